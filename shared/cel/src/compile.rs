@@ -10,9 +10,13 @@ mod structs;
 
 use cel::{common::ast::IdedExpr, parser::PrattParser};
 
+use anteroom_functions::meter;
 pub use names::Names;
 
 use crate::{CompileError, program::Program, scan};
+
+/// Steps for each byte of a text that is compiled.
+const STEPS_PER_BYTE: u64 = 4;
 
 impl Program {
     /// Compiles an expression in which `names` can stand.
@@ -30,6 +34,9 @@ impl Program {
 
 fn parse(source: &str) -> Result<IdedExpr, CompileError> {
     scan::check(source)?;
+    if !meter::charge(STEPS_PER_BYTE * source.len() as u64) {
+        return Err(CompileError::invalid("compiling takes too many steps"));
+    }
     parser().parse(source).map_err(|errors| {
         let all = errors.errors.iter().map(|error| {
             let (line, column) = error.pos;

@@ -27,7 +27,10 @@ impl Program {
     /// those that it was compiled with: the lists that they read count where they are used, their other facts do not.
     pub fn fact_reads<'p>(&'p self, variables: &'p [Self]) -> Vec<FactRead<'p>> {
         let mut reads = Vec::new();
-        let finder = FactReadFinder { variables };
+        let mut finder = FactReadFinder {
+            variables,
+            visited: vec![false; variables.len()],
+        };
         finder.walk(self.expr(), false, &mut reads);
         reads
     }
@@ -35,11 +38,13 @@ impl Program {
 
 struct FactReadFinder<'p> {
     variables: &'p [Program],
+    /// The variables whose facts are among the reads.
+    visited: Vec<bool>,
 }
 
 impl<'p> FactReadFinder<'p> {
     /// `is_variable`: the subexpression stands in a variable, whose facts other than lists are its own.
-    fn walk(&self, expr: &'p Expr, is_variable: bool, reads: &mut Vec<FactRead<'p>>) {
+    fn walk(&mut self, expr: &'p Expr, is_variable: bool, reads: &mut Vec<FactRead<'p>>) {
         match expr {
             Expr::Subquery(call) => {
                 add(reads, FactRead::Subquery(&call.subquery));
@@ -52,7 +57,10 @@ impl<'p> FactReadFinder<'p> {
                 add(reads, FactRead::Whole(&call.site));
             }
             Expr::Variable(at) => {
-                if let Some(variable) = self.variables.get(*at) {
+                if let (Some(variable), Some(false)) =
+                    (self.variables.get(*at), self.visited.get(*at))
+                {
+                    self.visited[*at] = true;
                     self.walk(variable.expr(), true, reads);
                 }
             }

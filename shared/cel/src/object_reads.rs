@@ -32,6 +32,7 @@ impl Program {
             names,
             variables,
             documents,
+            known: vec![None; variables.len()],
             locals: Vec::new(),
             tell,
         };
@@ -40,8 +41,11 @@ impl Program {
     }
 }
 
+/// The places that one value may come from.
+const PLACES_MAX: usize = 64;
+
 /// A value, or the elements of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
     /// A list with its own fields, which has the objects in `items`.
     List,
@@ -53,6 +57,8 @@ struct ReadCollector<'r> {
     names: &'r Names,
     variables: &'r [Program],
     documents: &'r [ListInput<'r>],
+    /// The places that the variables may come to. Their reads are told.
+    known: Vec<Option<Vec<Reached>>>,
     /// The values that the variables of macros may have.
     locals: Vec<Vec<Reached>>,
     tell: &'r mut dyn FnMut(&[Box<str>], ReadDepth),
@@ -79,15 +85,7 @@ impl ReadCollector<'_> {
         match expr {
             Expr::Input(at) => self.input(*at),
             Expr::Local(at) => self.locals.get(*at).cloned().unwrap_or_default(),
-            Expr::Variable(at) => match self.variables.get(*at) {
-                Some(variable) => {
-                    let around = std::mem::take(&mut self.locals);
-                    let reached = self.reach(variable.expr());
-                    self.locals = around;
-                    reached
-                }
-                None => Vec::new(),
-            },
+            Expr::Variable(at) => self.variable(*at),
             Expr::Select(operand, field) => {
                 let operand = self.reach(operand);
                 self.field(operand, field)
@@ -111,14 +109,13 @@ impl ReadCollector<'_> {
             }
             Expr::Conditional(parts) => {
                 self.consumed(&parts.0);
-                let mut reached = self.reach(&parts.1);
-                reached.extend(self.reach(&parts.2));
-                reached
+                let reached = [self.reach(&parts.1), self.reach(&parts.2)];
+                self.united(reached.concat())
             }
             Expr::Macro(made) => self.macro_of(made),
             Expr::Call(call) if call.function.passes_arguments => {
-                let arguments = call.arguments.iter().map(|one| self.reach(one));
-                arguments.collect::<Vec<_>>().concat()
+                let arguments: Vec<_> = call.arguments.iter().map(|one| self.reach(one)).collect();
+                self.united(arguments.concat())
             }
             Expr::Call(call) if call.function.name == "size" => {
                 let reached: Vec<_> = call.arguments.iter().map(|one| self.reach(one)).collect();
@@ -136,6 +133,32 @@ impl ReadCollector<'_> {
                 Vec::new()
             }
         }
+    }
+
+    /// The places that a variable may come to. Each variable is followed once, however often others name it.
+    fn variable(&mut self, at: usize) -> Vec<Reached> {
+        let Some(variable) = self.variables.get(at) else {
+            return Vec::new();
+        };
+        if let Some(Some(known)) = self.known.get(at) {
+            return known.clone();
+        }
+        let around = std::mem::take(&mut self.locals);
+        let reached = self.reach(variable.expr());
+        self.locals = around;
+        self.known[at] = Some(reached.clone());
+        reached
+    }
+
+    /// Places without repetitions. Of too many, everything is read, so that nothing taken of them has to be told.
+    fn united(&mut self, mut reached: Vec<Reached>) -> Vec<Reached> {
+        reached.sort_unstable();
+        reached.dedup();
+        if reached.len() > PLACES_MAX {
+            self.consume(&reached);
+            reached.clear();
+        }
+        reached
     }
 
     fn input(&self, at: usize) -> Vec<Reached> {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use anteroom_functions::meter;
+
 use crate::{
     Names, Program,
     ast::{Expr, ExprLocation, ExprPath, FactCall, SubqueryCall},
@@ -65,7 +67,7 @@ struct Splitter<'p> {
 impl<'p> Splitter<'p> {
     /// Marks the outermost subqueries of a subexpression that has so many variables of macros around it.
     fn mark(&self, expr: &mut Expr, locals: usize, depth: usize) {
-        if depth == DEPTH_MAX || !self.touches_list(expr) {
+        if depth == DEPTH_MAX || meter::left() == 0 || !self.touches_list(expr) {
             return;
         }
         if is_more_than_a_list(expr)
@@ -87,12 +89,14 @@ impl<'p> Splitter<'p> {
 
     /// Returns whether a subexpression reads a list, itself or by a variable.
     fn touches_list(&self, expr: &Expr) -> bool {
-        expr.any(&|expr| match expr {
-            Expr::Fact(call) => call.site.may_be_kept(),
-            Expr::Variable(at) => self
-                .variable(*at)
-                .is_some_and(|expr| self.touches_list(expr)),
-            _ => false,
+        expr.any(&|expr| {
+            meter::charge(1);
+            match expr {
+                Expr::Fact(call) => call.site.may_be_kept(),
+                // As it was when the variable was defined: variables that name others twice each would take for ever.
+                Expr::Variable(at) => self.names.variable_reads_list(*at),
+                _ => false,
+            }
         })
     }
 
@@ -169,6 +173,10 @@ impl Builder<'_, '_> {
         locals: usize,
         expr: &Expr,
     ) -> Option<String> {
+        self.is_possible &= self.parameters.len() <= PARAMETERS_MAX && meter::left() > 0;
+        if !self.is_possible {
+            return Some(String::new());
+        }
         match expr {
             Expr::Fact(call) if call.site.may_be_kept() => {
                 return Some(self.document(variable, root, locals, call));
@@ -286,7 +294,10 @@ fn is_written(value: &Val<'_>) -> bool {
 
 /// Returns whether a subexpression has a variable of a macro that is within the subquery.
 fn has_inner_local(expr: &Expr, locals: usize) -> bool {
-    expr.any(&|expr| matches!(expr, Expr::Local(at) if *at >= locals))
+    expr.any(&|expr| {
+        meter::charge(1);
+        matches!(expr, Expr::Local(at) if *at >= locals)
+    })
 }
 
 /// Returns whether a subexpression itself, its own subexpressions aside, is of the request, a fact, or of the moment.
@@ -308,6 +319,7 @@ fn is_bound_to_request(expr: &Expr) -> bool {
 /// Returns the path from `root` to a subexpression within it.
 fn path_to(root: &Expr, expr: &Expr) -> Option<ExprPath> {
     fn walk(at: &Expr, expr: &Expr, path: &mut Vec<u16>) -> bool {
+        meter::charge(1);
         if std::ptr::eq(at, expr) {
             return true;
         }

@@ -23,7 +23,7 @@ use crate::{
     incoming::{Incoming, KindName, RequestHead, ResourcePath, ReviewOwner},
     policies::{CallScope, CompiledPolicy, Concerned, RequestSubject},
     recorder::SharedRecorder,
-    review_work::{LongLane, ReviewWork},
+    review_work::{LongLane, NoPlace, ReviewWork},
     rule_run::{NamedRule, RuleRun, is_about_a_secret, records},
     verdict::{self, Blocked, Decision, RuleRecord, Triggered, WITHHELD},
 };
@@ -57,6 +57,19 @@ impl<F> Engine<F> {
     /// The source of facts.
     pub fn facts(&self) -> &F {
         &self.facts
+    }
+
+    /// Does work that is no decision and may take long, such as compiling a policy, where long reviews are decided.
+    ///
+    /// # Errors
+    /// There was no place before the deadline.
+    pub async fn run_long<T>(
+        &self,
+        owner: ReviewOwner,
+        deadline: Deadline,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, NoPlace> {
+        self.lane.run(owner, deadline, work).await
     }
 
     pub(crate) fn recorder(&self) -> &SharedRecorder {

@@ -39,7 +39,7 @@ pub(crate) struct LongLane(Arc<FairQuota<ReviewOwner>>);
 
 /// The reason why a review got no place in the long lane before its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub enum NoPlace {
     /// Other reviews of the same owner hold places or wait for some.
     OwnReviews,
     /// Reviews of other owners hold them.
@@ -242,6 +242,25 @@ mod tests {
         });
         drop(held);
         assert_eq!(waiting.await.unwrap(), Ok(2));
+    }
+
+    /// A policy that is admitted is compiled there: a server's own tasks go on meanwhile.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn long_work_holds_up_no_other_task() {
+        let lane = LongLane::of(1);
+        let (done, waiting) = std::sync::mpsc::channel();
+        let other = tokio::spawn(async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            done.send(()).unwrap();
+        });
+        let later = Instant::now() + Duration::from_secs(60);
+        // On the runtime's only thread.
+        let long = tokio::spawn(async move {
+            let work = || waiting.recv_timeout(Duration::from_secs(30));
+            lane.run(ReviewOwner::default(), later, work).await
+        });
+        assert_eq!(long.await.unwrap(), Ok(Ok(())));
+        other.await.unwrap();
     }
 
     #[tokio::test]

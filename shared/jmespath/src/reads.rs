@@ -254,6 +254,8 @@ impl Walk<'_> {
                 self.paths += paths.len();
                 if self.paths > PATHS_MAX {
                     (self.tell)(Use::Everything);
+                    // Nothing is left to be told of it, and longer paths would take ever longer to copy.
+                    return Reached::NotInDocument;
                 }
                 for path in &paths {
                     (self.tell)(Use::Touched(path));

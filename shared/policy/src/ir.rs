@@ -10,7 +10,7 @@
 //! | `reference`, `call` | the sources that a policy reads |
 //! | `subquery` | where `pushdown` puts its result |
 //! | `request`, `admission`, `filters` | requests, operations and phases, exempt kinds |
-//! | `problem`, `manifest`, `driver` | the problems of a manifest; limits; the abilities of a driver |
+//! | `problem`, `manifest`, `cost`, `driver` | the problems of a manifest; limits; the work of compiling; the abilities of a driver |
 
 pub(crate) mod admission;
 pub(crate) mod call;
@@ -18,6 +18,7 @@ pub(crate) mod cel;
 pub(crate) mod cel_mutation;
 pub(crate) mod conditions;
 pub(crate) mod context;
+pub(crate) mod cost;
 mod driver;
 pub(crate) mod exception;
 mod filters;
@@ -37,6 +38,7 @@ pub(crate) mod template;
 
 pub use admission::{Operation, Phase};
 pub use call::{ImageCredentials, SecretName, service_answer};
+pub use cost::COMPILE_STEPS_MAX;
 pub use driver::Driver;
 pub use exception::PolicyException;
 pub use filters::{FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters};

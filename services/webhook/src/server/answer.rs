@@ -17,7 +17,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
-use super::{App, memory::NoMemory, receive::NotReceived};
+use super::{
+    App,
+    memory::{self, NoMemory},
+    receive::NotReceived,
+};
 use crate::{
     admission::{self, Admission},
     registration::proof,
@@ -79,7 +83,14 @@ async fn within(app: &App, subject: &ReviewSubject, request: Request) -> Respons
     };
     // Only what can be decided on takes memory.
     let owner = review.owner();
-    let admitted = app.memory.admit(owner, body.len(), arrived + timeout).await;
+    let beside = match subject {
+        ReviewSubject::Objects(_) => 0,
+        ReviewSubject::Policies => memory::COMPILED_BYTES_MAX,
+    };
+    let admitted = app
+        .memory
+        .admit(owner, body.len(), beside, arrived + timeout)
+        .await;
     let memory = match admitted {
         Ok(memory) => Some(memory),
         // No more of it is read.
@@ -262,7 +273,16 @@ async fn admit(
     if app.is_shadow {
         return Ok(json(StatusCode::OK, response::passed(review)));
     }
-    let mut admission = admission_of(app, review)?;
+    // Compiling may take long, whatever the size of the policy.
+    let place_until = times.deadline.min(times.begun + timeout / 2);
+    let judged = app
+        .engine
+        .run_long(review.owner(), place_until, || admission_of(app, review))
+        .await;
+    let Ok(admission) = judged else {
+        return Ok(busy(app, "large reviews take all the places that they may"));
+    };
+    let mut admission = admission?;
     let asked_until = times.begun + ASKING_MAX.min(timeout / 2);
     let deadline = asked_until.min(times.deadline);
     let policy = key_of_policy(review);

@@ -11,6 +11,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_engine::incoming::{PARSED_BYTES_PER_BYTE, ReviewOwner};
+use anteroom_policy::COMPILE_STEPS_MAX;
 use anteroom_runtime::fair_quota::{FairPermit, FairQuota};
 use tokio::time::Instant;
 
@@ -25,6 +26,10 @@ const SMALL_DIVISOR: u64 = 4;
 
 /// Bytes of bodies that wait for memory at once. With one more, it is refused at once.
 const WAITING_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// The most memory that compiling a policy takes beside its review: 32 bytes for each of
+/// [`COMPILE_STEPS_MAX`](anteroom_policy::COMPILE_STEPS_MAX) steps.
+pub(super) const COMPILED_BYTES_MAX: u64 = 32 * COMPILE_STEPS_MAX;
 
 /// The memory for reviews that are being decided.
 #[derive(Debug)]
@@ -63,7 +68,7 @@ impl ReviewMemory {
         }
     }
 
-    /// Takes memory for a review with a body of so many bytes.
+    /// Takes memory for a review with a body of so many bytes, and for `beside` more.
     ///
     /// # Errors
     /// There was none in half of the time until `deadline`.
@@ -71,12 +76,14 @@ impl ReviewMemory {
         &self,
         owner: ReviewOwner,
         body: usize,
+        beside: u64,
         deadline: Instant,
     ) -> Result<ReservedMemory, NoMemory> {
         let body = body as u64;
         let bytes = body
             .saturating_mul(PARSED_BYTES_PER_BYTE)
-            .saturating_add(REVIEW_BYTES_MIN);
+            .saturating_add(REVIEW_BYTES_MIN)
+            .saturating_add(beside);
         let pool = match bytes <= SMALL_BYTES_MAX {
             true => &self.small,
             false => &self.large,
@@ -133,16 +140,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn large_reviews_wait_for_memory_and_small_ones_for_none_of_them() {
         let memory = ReviewMemory::new(128 * MIB as u64);
-        let first = memory.admit(owner("a"), 3 * MIB, in_seconds(10)).await;
+        let first = memory.admit(owner("a"), 3 * MIB, 0, in_seconds(10)).await;
         assert!(first.is_ok());
-        let second = memory.admit(owner("a"), 3 * MIB, in_seconds(10));
+        let second = memory.admit(owner("a"), 3 * MIB, 0, in_seconds(10));
         let mut second = std::pin::pin!(second);
         assert!(
             second.as_mut().now_or_never().is_none(),
             "there is no memory"
         );
         let small = memory
-            .admit(owner("a"), 2_000, in_seconds(10))
+            .admit(owner("a"), 2_000, 0, in_seconds(10))
             .now_or_never();
         assert_eq!(small.unwrap().unwrap().waited, Duration::ZERO);
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -160,7 +167,7 @@ mod tests {
     async fn a_review_that_finds_no_memory_is_refused_after_half_of_its_time() {
         let memory = ReviewMemory::new(128 * MIB as u64);
         let _first = memory
-            .admit(owner("a"), 8 * MIB, in_seconds(10))
+            .admit(owner("a"), 8 * MIB, 0, in_seconds(10))
             .await
             .unwrap();
         for (owner, reason) in [
@@ -168,7 +175,7 @@ mod tests {
             (owner("b"), NoMemory::OtherReviews),
         ] {
             let begun = Instant::now();
-            let refused = memory.admit(owner, MIB, in_seconds(10)).await;
+            let refused = memory.admit(owner, MIB, 0, in_seconds(10)).await;
             assert_eq!(refused.map(drop), Err(reason));
             assert_eq!(begun.elapsed().as_secs(), 5);
         }
@@ -178,7 +185,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_owner_of_many_large_reviews_leaves_memory_to_others_and_is_blamed_itself() {
         let memory = ReviewMemory::new(160 * MIB as u64);
-        let admit = async |owner| memory.admit(owner, 900_000, in_seconds(10)).await;
+        let admit = async |owner| memory.admit(owner, 900_000, 0, in_seconds(10)).await;
         let mut held = Vec::new();
         let refused = loop {
             match admit(owner("a")).await {
@@ -197,15 +204,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_policy_takes_memory_for_compiling_it_too() {
+        let memory = ReviewMemory::new(160 * MIB as u64);
+        let admit = async |owner| {
+            let beside = COMPILED_BYTES_MAX;
+            memory.admit(owner, 2_000, beside, in_seconds(10)).await
+        };
+        let held = admit(owner("a")).await.unwrap();
+        assert_eq!(
+            admit(owner("b")).await.map(drop),
+            Err(NoMemory::OtherReviews)
+        );
+        drop(held);
+        assert!(admit(owner("b")).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn bodies_that_wait_are_limited() {
         let memory = ReviewMemory::new(128 * MIB as u64);
         let _first = memory
-            .admit(owner("a"), 8 * MIB, in_seconds(10))
+            .admit(owner("a"), 8 * MIB, 0, in_seconds(10))
             .await
             .unwrap();
         let owners = ["b", "c", "d", "e"].into_iter().map(owner);
         let mut waiting: Vec<_> = owners
-            .map(|owner| Box::pin(memory.admit(owner, 8 * MIB, in_seconds(10))))
+            .map(|owner| Box::pin(memory.admit(owner, 8 * MIB, 0, in_seconds(10))))
             .collect();
         for waiting in &mut waiting {
             assert!(waiting.as_mut().now_or_never().is_none());
@@ -214,7 +237,7 @@ mod tests {
             (owner("f"), NoMemory::OtherReviews),
             (owner("b"), NoMemory::OwnReviews),
         ] {
-            let refused = memory.admit(owner, MIB, in_seconds(10)).now_or_never();
+            let refused = memory.admit(owner, MIB, 0, in_seconds(10)).now_or_never();
             assert_eq!(refused.unwrap().map(drop), Err(reason), "at once");
         }
     }

@@ -30,6 +30,8 @@ pub(super) struct Defined {
     literal: Option<Val<'static>>,
     /// Its text, if that is a map whose fields are written out.
     map: Option<String>,
+    /// It reads a list that may be kept, itself or by another variable.
+    reads_list: bool,
 }
 
 impl Names {
@@ -70,12 +72,16 @@ impl Names {
 
     /// From here on there is a variable of this name, whose value `program` gives.
     pub fn define(&mut self, name: &str, program: &Program) {
+        let mut variables = program.variables().iter();
+        let reads_list = program.sites().any(|site| site.may_be_kept())
+            || variables.any(|at| self.variable_reads_list(*at));
         self.variables.push(Defined {
             name: name.to_owned(),
             kind: program.kind(),
             literal: program.literal().cloned(),
             map: (program.is_map() && program.is_deterministic())
                 .then(|| program.source().to_owned()),
+            reads_list,
         });
     }
 
@@ -112,6 +118,11 @@ impl Names {
     /// The name of the variable at this place.
     pub(crate) fn variable_name(&self, at: usize) -> &str {
         self.variables.get(at).map_or("", |own| own.name.as_str())
+    }
+
+    /// Returns whether the variable at this place reads a list that may be kept, itself or by another variable.
+    pub(crate) fn variable_reads_list(&self, at: usize) -> bool {
+        self.variables.get(at).is_some_and(|own| own.reads_list)
     }
 
     pub(super) fn has_request(&self) -> bool {

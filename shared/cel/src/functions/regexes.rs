@@ -1,6 +1,9 @@
 //! Regular expressions.
 
-use anteroom_functions::bounded_regex::{BoundedRegex, CompileError, PatternError};
+use anteroom_functions::{
+    bounded_regex::{BoundedRegex, CompileError, PatternError},
+    meter,
+};
 
 use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
@@ -36,7 +39,7 @@ pub(crate) fn pattern(text: &str) -> Result<BoundedRegex, String> {
     let mut left = LITERAL_STEPS_MAX;
     let compiled = BoundedRegex::compile(text, |steps| {
         left = left.checked_sub(steps).ok_or(())?;
-        Ok(())
+        meter::charge(steps as u64).then_some(()).ok_or(())
     });
     compiled.map_err(|error| match error {
         CompileError::TooCostly(()) => "the pattern takes too long to compile".to_owned(),

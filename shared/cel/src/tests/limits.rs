@@ -1,12 +1,13 @@
 //! Limits on cost, and malformed texts.
 
+use anteroom_functions::meter;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::{chain, compiled, evaluated, object};
 use crate::{
-    Budget, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, EvalError, Machine, Names, Program, Roots,
-    STEPS_MAX, TOKENS_MAX,
+    Budget, Dialect, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, EvalError, FactScope, ListInput,
+    Machine, Names, Program, ReadDepth, Roots, STEPS_MAX, TOKENS_MAX, functions,
 };
 
 #[test]
@@ -61,6 +62,64 @@ fn variables_that_grow_come_to_an_end() {
             "{check}: {found:?}"
         );
     }
+}
+
+/// Each variable names the one before twice, so a walk that follows each name takes for ever.
+#[test]
+fn variables_that_name_others_twice_are_analysed_once_each() {
+    for (first, make) in [
+        ("object", "V == V"),
+        ("view.items", "V + V"),
+        ("view.items", "true ? V : V"),
+        ("view.items[0]", "true ? V.a : V.b"),
+    ] {
+        let mut names = Names::default();
+        names.add_input("view");
+        let mut variables: Vec<Program> = Vec::new();
+        for at in 0..64 {
+            let source = match at {
+                0 => first.to_owned(),
+                _ => make.replace('V', &format!("variables.v{}", at - 1)),
+            };
+            let program = Program::compile(&source, &names).unwrap();
+            let program = program.with_subqueries(&variables, &names);
+            names.define(&format!("v{at}"), &program);
+            variables.push(program);
+        }
+        let program = Program::compile("variables.v63 == 1", &names).unwrap();
+        let program = program.with_subqueries(&variables, &names);
+        assert_eq!(program.fact_reads(&variables).len(), 0, "{make}");
+        let mut is_whole = false;
+        let documents = [ListInput::List("view")];
+        program.object_reads(&names, &variables, &documents, &mut |_, depth| {
+            is_whole |= depth == ReadDepth::Whole;
+        });
+        assert_eq!(is_whole, first != "object", "{make}");
+    }
+}
+
+/// Each map calls with the one before twice, which is written out in its place.
+#[test]
+fn compiling_ends_by_the_steps_of_a_meter() {
+    let compiled = |maps: usize| {
+        let mut names = Names::default()
+            .in_dialect(Dialect::Kyverno)
+            .with_facts(FactScope::Cluster);
+        let mut made = Program::compile("{'a': 'b'}", &names);
+        for at in 0..maps {
+            names.define(&format!("m{at}"), made.as_ref().ok()?);
+            let list = format!("resource.List('v1', 'pods', '', variables.m{at}).size()");
+            made = Program::compile(&format!("{{'a': {list}, 'b': {list}}}"), &names);
+        }
+        made.ok()
+    };
+    let (few, left) = meter::within(100_000, || compiled(4));
+    assert!(few.is_some() && left > 0);
+    let (many, left) = meter::within(100_000, || compiled(40));
+    assert!(many.is_none() && left == 0);
+    let pattern = |text: &str| meter::within(50_000, || functions::pattern(text)).0;
+    assert!(pattern("(?:a{100}){10}").is_ok());
+    assert!(pattern("(?:a{1000}){10}").is_err());
 }
 
 #[test]

@@ -13,7 +13,10 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::Instant};
 
 use super::{Catalog, EntrySet, LogPosition};
-use crate::{exceptions::Exceptions, kinds::Kinds, policies::PolicySet, recorder::SharedRecorder};
+use crate::{
+    exceptions::Exceptions, kinds::Kinds, policies::PolicySet, recorder::SharedRecorder,
+    review_work::off_thread,
+};
 
 /// The least time between two catalogs: entries that are created by the hundred are taken in
 /// together.
@@ -49,7 +52,8 @@ pub async fn follow(
     let mut reader = CatalogReader::new(mirror);
     loop {
         let begun = Instant::now();
-        if let Some(catalog) = reader.read() {
+        // Policies are compiled there, which reviews do not wait for.
+        if let Some(catalog) = off_thread(|| reader.read()) {
             log_changes(&catalog, catalogs.borrow().as_deref());
             let before = catalogs.borrow().clone();
             if before.is_none_or(|before| !Arc::ptr_eq(&before.policies, &catalog.policies)) {

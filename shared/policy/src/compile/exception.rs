@@ -9,7 +9,7 @@ use super::{
     pod_security, resources,
 };
 use crate::ir::{
-    Driver, MANIFEST_DEPTH_MAX, PolicyException, Problem,
+    Driver, MANIFEST_DEPTH_MAX, PolicyException, Problem, cost,
     exception::Covered,
     manifest::is_deeper_than,
     matching::{Match, Matches},
@@ -50,18 +50,20 @@ impl PolicyException {
     /// # Errors
     /// Every problem. An exception that does not compile exempts nothing.
     pub fn compile(manifest: &Value, driver: Driver) -> Result<Self, Vec<Problem>> {
-        let mut problems = Problems::new(driver, ExpressionIds::of_exception());
-        let found = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
-            let message = format!("the manifest nests deeper than {MANIFEST_DEPTH_MAX} levels");
-            problems.invalid("", message);
-            None
-        } else {
-            compile_exception(&Field::root(manifest), &mut problems)
-        };
-        match found {
-            Some(found) if problems.is_empty() => Ok(found),
-            _ => Err(problems.into_vec()),
-        }
+        cost::limited(|| {
+            let mut problems = Problems::new(driver, ExpressionIds::of_exception());
+            let found = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
+                let message = format!("the manifest nests deeper than {MANIFEST_DEPTH_MAX} levels");
+                problems.invalid("", message);
+                None
+            } else {
+                compile_exception(&Field::root(manifest), &mut problems)
+            };
+            match found {
+                Some(found) if problems.is_empty() => Ok(found),
+                _ => Err(problems.into_vec()),
+            }
+        })
     }
 }
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use anteroom_functions::functions;
+use anteroom_functions::{functions, meter};
 
-use crate::ir::{problem::Problems, template::Prepared};
+use crate::ir::{cost, problem::Problems, template::Prepared};
 
 /// The variables that every rule has.
 const GIVEN: &[&str] = &[
@@ -47,6 +47,16 @@ impl RootNames {
         }
     }
 
+    /// Returns the names for a place within, which further names are defined for. `None`: compiling takes too many steps.
+    pub(super) fn within(&self, problems: &mut Problems) -> Option<Self> {
+        let names = self.defined.len() + self.of_context.len();
+        let is_within_limit = meter::charge(1 + names as u64);
+        if !is_within_limit {
+            problems.invalid("spec", cost::OVER_LIMIT);
+        }
+        is_within_limit.then(|| self.clone())
+    }
+
     pub(super) fn define(&mut self, name: &str) {
         self.defined.insert(name.to_owned());
     }
@@ -76,6 +86,10 @@ impl RootNames {
         for name in fields {
             if is_known(name) {
                 continue;
+            }
+            // Messages quote the expression and the names, so those that nobody gets are not made.
+            if problems.is_full() {
+                return;
             }
             let source = prepared.source();
             if LATER.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit())) {

@@ -91,7 +91,7 @@ fn compile_foreach(
         Some(list)
     });
     let given = given(outer.level);
-    let mut names = outer.names.clone();
+    let mut names = outer.names.within(problems)?;
     given.iter().for_each(|entry| names.define(&entry.name));
     let own = each.get("context");
     let (own, names) = context::compile_within(own, outer.home, names, problems);

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::ir::{
     context::ContextEntry,
+    cost,
     mutation::{MutateEach, Mutation, Patch},
     problem::Problems,
     template::{Prepared, ValueTemplate},
@@ -178,7 +179,7 @@ impl MutationCompiler<'_> {
             .get("order")
             .and_then(|order| order.known_text(&["Ascending", "Descending"], self.problems));
         let given = given(self.level);
-        let mut names = names.clone();
+        let mut names = names.within(self.problems)?;
         given.iter().for_each(|entry| names.define(&entry.name));
         let own = each.get("context");
         let (own, names) = context::compile_within(own, self.home, names, self.problems);
@@ -220,6 +221,9 @@ fn check_keys(patch: &serde_json::Value, path: &str, is_pattern: bool, problems:
         serde_json::Value::Object(entries) => {
             for (key, value) in entries {
                 let path = format!("{path}.{key}");
+                if !cost::charge_read(path.len()) {
+                    return problems.invalid("spec", cost::OVER_LIMIT);
+                }
                 let anchor = Anchor::of(key).map(|(anchor, _)| anchor);
                 let is_condition = matches!(anchor, Some(Anchor::Condition | Anchor::Global));
                 let is_below = is_pattern || (is_condition && !Anchor::adds(value));

@@ -102,7 +102,7 @@ fn target(
     let selector = spec
         .get("selector")
         .and_then(|field| selector(&field, outer.names, problems));
-    let mut names = outer.names.clone();
+    let mut names = outer.names.within(problems)?;
     names.define(TARGET);
     let own = spec.get("context");
     let (own, names) = context::compile_within(own, outer.home, names, problems);

@@ -74,13 +74,18 @@ impl Problems {
     }
 
     fn push(&mut self, code: ErrorCode, path: impl fmt::Display, message: impl Into<String>) {
-        if self.found.len() < PROBLEMS_MAX {
+        if !self.is_full() {
             self.found.push(Problem {
                 code,
                 path: path.to_string(),
                 message: cut(message.into()),
             });
         }
+    }
+
+    /// Returns whether further problems are left out.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.len() >= PROBLEMS_MAX
     }
 
     pub(crate) fn is_empty(&self) -> bool {

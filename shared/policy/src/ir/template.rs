@@ -15,6 +15,8 @@ use anteroom_functions::values;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::ir::cost;
+
 pub(crate) use prepared::{Bound, Number, Prepared};
 use scan::{Piece, scan};
 
@@ -72,6 +74,13 @@ pub(crate) enum TemplateProblem {
     Invalid(String),
     /// Kyverno evaluates the text, and this version does not.
     Unsupported(String),
+}
+
+impl TemplateProblem {
+    /// Compiling the policy takes too many steps.
+    fn over_limit() -> Self {
+        Self::Invalid(cost::OVER_LIMIT.to_owned())
+    }
 }
 
 /// A text with variables in it.
@@ -169,6 +178,9 @@ impl Template {
 
     /// Parses a message for people, in which `$(…)` has no meaning and stays.
     pub(crate) fn parse_message(source: &str) -> Result<Self, TemplateProblem> {
+        if !cost::charge_read(source.len()) {
+            return Err(TemplateProblem::over_limit());
+        }
         let parts = scan(source)
             .map_err(TemplateProblem::Invalid)?
             .into_iter()

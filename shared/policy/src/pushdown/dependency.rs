@@ -7,13 +7,13 @@
 
 use std::ops::Range;
 
-use anteroom_functions::{is_nondeterministic, is_order_sensitive};
+use anteroom_functions::{is_nondeterministic, is_order_sensitive, meter};
 use anteroom_jmespath::{
     Expression,
     ast::{Argument, Ast, Expr, ExprId},
 };
 
-use crate::ir::subquery::SubqueryArgument;
+use crate::ir::{cost::OVER_LIMIT, subquery::SubqueryArgument};
 
 /// The dependency of an expression on a variable.
 #[derive(Debug)]
@@ -174,6 +174,7 @@ struct DependencyWalk<'w> {
 impl DependencyWalk<'_> {
     /// A subexpression that is evaluated on the context. `strict`: a missing key in it is one of the whole.
     fn expr(&mut self, id: ExprId, strict: bool) -> Result<(), String> {
+        charge(1)?;
         if !self.depends(id)? {
             return self.argument(id, strict);
         }
@@ -250,6 +251,7 @@ impl DependencyWalk<'_> {
 
     /// A subexpression that is evaluated on something taken of the variable: its parameters are noted.
     fn inside(&mut self, id: ExprId) -> Result<(), String> {
+        charge(1)?;
         match self.ast.expr(id) {
             Expr::Parameter(_) => self.found.parameters.push(self.ast.span_bytes(id)),
             Expr::ProjectValues { .. } => return Err(of_order(".*")),
@@ -283,6 +285,7 @@ impl DependencyWalk<'_> {
             _ => {}
         }
         let text = self.text.get(span.clone()).unwrap_or_default();
+        charge(text.len())?;
         let expression = Expression::parse(text)
             .map_err(|_| format!("`{text}` in it cannot be taken out of it"))?;
         let argument = SubqueryArgument {
@@ -296,6 +299,7 @@ impl DependencyWalk<'_> {
 
     /// Returns whether a subexpression that is evaluated on the context depends on the variable.
     fn depends(&self, id: ExprId) -> Result<bool, String> {
+        charge(1)?;
         let any = |exprs: &[ExprId]| {
             exprs
                 .iter()
@@ -331,6 +335,17 @@ impl DependencyWalk<'_> {
             Expr::Literal(_) | Expr::Parameter(_) => Ok(false),
             _ => Err("it takes an element of everything that the rule knows".to_owned()),
         }
+    }
+}
+
+/// Charges steps of compiling.
+///
+/// # Errors
+/// None is left: the policy is not compiled, so nothing of it is asked for.
+pub(super) fn charge(steps: usize) -> Result<(), String> {
+    match meter::charge(steps as u64) {
+        true => Ok(()),
+        false => Err(OVER_LIMIT.to_owned()),
     }
 }
 

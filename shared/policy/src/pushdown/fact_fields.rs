@@ -3,7 +3,11 @@
 //! The analysis follows a fact from its context entry through variables of the context and elements of a `foreach`.
 //! Fields that no expression and no pattern of the rule reads need not travel.
 
-use std::{cell::Cell, collections::HashMap, sync::Arc};
+use std::{
+    cell::Cell,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use anteroom_functions::KEEP_ONLY;
 use anteroom_jmespath::{
@@ -21,6 +25,7 @@ use super::{
 use crate::ir::{
     Rule,
     context::{ContextEntry, Loader},
+    cost,
     rule::ForEach,
     subquery::ExpressionId,
     template::Prepared,
@@ -28,10 +33,10 @@ use crate::ir::{
 
 /// Returns, for each fact of which the rule reads less than the whole, the query for the fields that it reads.
 pub(super) fn queries_of(rule: &Rule) -> Vec<(ExpressionId, Expression)> {
-    let mut facts = Vec::new();
+    let (mut facts, mut known) = (Vec::new(), HashSet::new());
     let mut all = |entries: &[Arc<ContextEntry>]| {
         for entry in entries {
-            if !facts.iter().any(|known| Arc::ptr_eq(known, entry)) {
+            if known.insert(Arc::as_ptr(entry)) {
                 facts.push(Arc::clone(entry));
             }
         }
@@ -96,7 +101,8 @@ fn expression(own: Option<&Expression>, kept: &RetainedFields) -> Option<Express
         None => format!("{}(@, `{literal}`)", KEEP_ONLY),
         Some(own) => format!("({own}).{}(@, `{literal}`)", KEEP_ONLY),
     };
-    Expression::parse(&text).ok()
+    let is_within_limit = cost::charge_parsed(text.len());
+    is_within_limit.then(|| Expression::parse(&text).ok())?
 }
 
 /// The fields that are kept, as [`KEEP_ONLY`] takes them.
@@ -135,7 +141,7 @@ struct Follow {
 
 impl Follow {
     fn expression(&mut self, place: &ExpressionSite<'_>, prepared: &Prepared) {
-        if self.kept == RetainedFields::Whole {
+        if self.kept == RetainedFields::Whole || !cost::charge_parsed(prepared.source().len()) {
             return;
         }
         let (reached, kept) = (&self.reached, &mut self.kept);

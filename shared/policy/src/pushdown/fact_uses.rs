@@ -1,6 +1,10 @@
 //! Every use of every fact in a rule, and which query may stand for it.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+    sync::Arc,
+};
 
 use crate::ir::{
     Rule,
@@ -36,6 +40,24 @@ impl FoundUse<'_> {
     }
 }
 
+/// Adds all facts that are used together with one of `whole`, by way of others too: an expression that is evaluated in
+/// the rule with one of its facts is evaluated there with all of them.
+fn extend<F: Copy + Eq + Hash>(whole: &mut HashSet<F>, together: &[HashSet<F>]) {
+    let mut by_fact: HashMap<F, Vec<usize>> = HashMap::new();
+    for (at, facts) in together.iter().enumerate() {
+        for fact in facts {
+            by_fact.entry(*fact).or_default().push(at);
+        }
+    }
+    let mut waiting: Vec<F> = whole.iter().copied().collect();
+    while let Some(fact) = waiting.pop() {
+        for at in by_fact.remove(&fact).into_iter().flatten() {
+            let added = together[at].iter().filter(|fact| whole.insert(**fact));
+            waiting.extend(added);
+        }
+    }
+}
+
 /// Every use of every fact, in the order of the rule's fields.
 pub(super) fn uses_in(rule: &Rule) -> Vec<FoundUse<'_>> {
     let (mut found, mut together, mut is_read_whole) = (Vec::new(), Vec::new(), false);
@@ -54,14 +76,7 @@ pub(super) fn uses_in(rule: &Rule) -> Vec<FoundUse<'_>> {
         .filter(|each| each.wants_whole() && !each.site.in_message)
         .map(|each| Arc::as_ptr(each.entry))
         .collect();
-    // What is evaluated in the rule with one of its facts is with all of them.
-    for _ in 0..together.len() {
-        for facts in &together {
-            if facts.iter().any(|fact| whole.contains(fact)) {
-                whole.extend(facts);
-            }
-        }
-    }
+    extend(&mut whole, &together);
     for each in &mut found {
         let is_whole = each.wants_whole() || whole.contains(&Arc::as_ptr(each.entry));
         // `@` shows which entries were loaded.

@@ -20,6 +20,9 @@ use crate::ir::{
     template::Prepared,
 };
 
+/// Steps of compiling each use: what is kept of it while a rule is analysed takes some hundred bytes.
+const STEPS_PER_USE: usize = 16;
+
 /// An expression that refers to a fact.
 pub(super) struct FoundUse<'r> {
     pub(super) site: ExpressionSite<'r>,
@@ -66,7 +69,8 @@ fn found_use<'r>(
     fact: &'r ContextFact,
 ) -> FoundUse<'r> {
     let entry = &site.entries[at];
-    let dependency = is_kept(fact).and_then(|own| {
+    let kept = dependency::charge(STEPS_PER_USE).and_then(|()| is_kept(fact));
+    let dependency = kept.and_then(|own| {
         let expression = prepared
             .fixed()
             .ok_or("a variable stands in it where no parameter can")?;
@@ -134,6 +138,7 @@ fn ask(site: &ExpressionSite<'_>, argument: &mut SubqueryArgument) -> Result<(),
     let Some(first) = facts.keys().next() else {
         return Ok(());
     };
+    // Each of them asks for the arguments within in the same way: the meter bounds that.
     let subquery = facts
         .iter()
         .find_map(|(at, fact)| subquery_of(site, *at, fact, &argument.expression).ok());

@@ -19,7 +19,7 @@ use anteroom_jmespath::{
 use serde_json::Value;
 
 use super::{
-    dependency::{Dependency, Function, can_miss},
+    dependency::{Dependency, Function, can_miss, charge},
     fact::NamesProjection,
 };
 use crate::ir::subquery::{ConditionSide, Subquery};
@@ -188,6 +188,7 @@ impl FactUse<'_> {
     }
 
     fn finish(&self, text: &str, function: Option<&Function>) -> Result<Subquery, String> {
+        charge(text.len())?;
         let expression = Expression::parse(text)
             .map_err(|error| format!("it cannot be asked for as `{text}`: {error}"))?;
         let own: Vec<&str> = self.expression.parameters().collect();

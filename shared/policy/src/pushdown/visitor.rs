@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anteroom_functions::operator::Operator;
+use anteroom_functions::{meter, operator::Operator};
 use anteroom_jmespath::Expression;
 
 use crate::ir::{
@@ -37,6 +37,7 @@ pub(crate) struct ExpressionSite<'r> {
 impl<'r> ExpressionSite<'r> {
     /// The last visible entry of this name, by its place among the entries.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
+        meter::charge((self.visible / meter::BYTES_PER_STEP) as u64);
         self.entries[..self.visible]
             .iter()
             .rposition(|entry| entry.name == name)

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::{TEXT_BYTES_MAX, TemplateProblem, ValueTemplate};
+use crate::ir::cost;
 
 /// The most references of one document; more are a problem.
 pub(crate) const REFERENCES_MAX: usize = 256;
@@ -162,18 +163,16 @@ impl<'d> TemplateDocument<'d> {
 
 /// Splits a text into the parts before, inside and behind its first reference.
 fn reference(text: &str) -> Option<(&str, &str, &str)> {
-    let mut from = 0;
+    let (mut from, mut end) = (0, 0);
     while let Some(found) = text[from..].find("$(") {
         let at = from + found;
-        let behind = &text[at + 2..];
-        let end = behind
-            .find([')', ' '])
-            .filter(|end| behind[*end..].starts_with(')'));
-        match end {
-            Some(end) if end > 0 && !text[..at].ends_with('\\') => {
-                return Some((&text[..at], &behind[..end], &behind[end + 1..]));
-            }
-            _ => from = at + 2,
+        from = at + 2;
+        if end < from {
+            end = from + text[from..].find([')', ' '])?;
+        }
+        let is_closed = end > from && text[end..].starts_with(')');
+        if is_closed && !text[..at].ends_with('\\') {
+            return Some((&text[..at], &text[from..end], &text[end + 1..]));
         }
     }
     None
@@ -217,15 +216,21 @@ impl TextPath<'_> {
         let mut rest = text;
         while let Some(at) = rest.find("{{") {
             let inside = &rest[at + 2..];
-            let hole = inside.find("}}").map(|end| &inside[..end]);
+            // Up to the next variable, so that no text is looked through more than twice.
+            let next = inside.find("{{").unwrap_or(inside.len());
+            let hole = inside[..next].find("}}").map(|end| &inside[..end]);
             let is_here = hole.is_some_and(|hole| {
                 let hole = hole.trim();
                 hole.strip_prefix('-').map_or(hole, str::trim) == "@"
             });
             match hole.filter(|_| is_here && !rest[..at].ends_with('\\')) {
                 Some(hole) => {
+                    let expression = self.expression();
+                    if !cost::charge_parsed(expression.len()) {
+                        break;
+                    }
                     made.push_str(&rest[..at]);
-                    made.push_str(&format!("{{{{ {} }}}}", self.expression()));
+                    made.push_str(&format!("{{{{ {expression} }}}}"));
                     rest = &inside[hole.len() + 2..];
                 }
                 None => {

@@ -27,7 +27,7 @@ use anteroom_jmespath::{Expression, ParseError};
 use serde_json::Value;
 
 use super::{Resolve, Template, TemplateProblem, Variable, scan};
-use crate::ir::{VariableError, VariableErrorKind, subquery::ExpressionId};
+use crate::ir::{VariableError, VariableErrorKind, cost, subquery::ExpressionId};
 
 /// A prepared expression.
 #[derive(Clone, Debug)]
@@ -112,6 +112,9 @@ impl Prepared {
         let pieces = scan::scan(source).map_err(TemplateProblem::Invalid)?;
         let (pieces, parameters) = lex::lex(&pieces)?;
         let text = pieces.iter().map(Piece::sample).collect::<String>();
+        if !cost::charge_parsed(text.len()) {
+            return Err(TemplateProblem::over_limit());
+        }
         let expression = Expression::parse(&text)
             .map_err(|error| TemplateProblem::Invalid(parse_problem(source, &text, &error)))?;
         let form = match pieces.iter().all(|piece| matches!(piece, Piece::Text(_))) {

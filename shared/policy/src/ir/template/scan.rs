@@ -48,15 +48,20 @@ pub(super) fn scan(text: &str) -> Result<Vec<Piece<'_>>, String> {
 fn hole_end(text: &str) -> Result<usize, String> {
     // The number of closing characters for each open brace: two or one.
     let mut open = vec![2];
+    let mut holes = 1;
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
         let pair = bytes.get(at + 1) == Some(&bytes[at]);
         match (bytes[at], open.last()) {
-            (b'{', _) if pair => open.push(2),
+            (b'{', _) if pair => {
+                open.push(2);
+                holes += 1;
+            }
             (b'{', _) => open.push(1),
             (b'}', Some(2)) if pair => {
                 open.pop();
+                holes -= 1;
                 if open.is_empty() {
                     return Ok(at);
                 }
@@ -72,7 +77,7 @@ fn hole_end(text: &str) -> Result<usize, String> {
                 continue;
             }
         }
-        if open.iter().filter(|&&width| width == 2).count() > NESTING_MAX {
+        if holes > NESTING_MAX {
             return Err(format!("nests deeper than {NESTING_MAX} levels"));
         }
         at += if pair { 2 } else { 1 };
@@ -82,9 +87,10 @@ fn hole_end(text: &str) -> Result<usize, String> {
 
 /// Returns whether a text refers to another part of its document, `$(./path)`, which is not evaluated.
 pub(super) fn has_reference(text: &str) -> bool {
-    text.match_indices("$(").any(|(at, _)| {
-        let inside = text[at + 2..].split(' ').next().unwrap_or_default();
-        !text[..at].ends_with('\\') && inside.rfind(')').is_some_and(|end| end > 0)
+    text.split(' ').any(|word| {
+        let end = word.rfind(')').unwrap_or_default();
+        let mut begins = word[..end].match_indices("$(");
+        begins.any(|(at, _)| at + 2 < end && !word[..at].ends_with('\\'))
     })
 }
 

@@ -13,7 +13,10 @@ use super::{
     scan::{Piece, scan},
     unescaped, without_references,
 };
-use crate::ir::manifest::{MANIFEST_DEPTH_MAX, is_deeper_than};
+use crate::ir::{
+    cost,
+    manifest::{MANIFEST_DEPTH_MAX, is_deeper_than},
+};
 
 /// A variable of the text.
 struct Hole {
@@ -37,6 +40,9 @@ impl ValueTemplate {
                 Piece::Hole(inside) => {
                     let is_quoted = marked.ends_with(['"', '\'']);
                     let is_bare = begins_value(&marked);
+                    if !cost::charge_read(marked.len()) {
+                        return Err(TemplateProblem::over_limit());
+                    }
                     marked.push_str(&format!("{mark}{}{END}", holes.len()));
                     holes.push(Hole {
                         variable: Variable::parse(inside)?,

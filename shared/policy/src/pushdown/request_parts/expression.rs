@@ -8,6 +8,9 @@ use super::RequestParts;
 /// it is a Pod.
 const IMAGES_OF: &[&[&str]] = &[&["object", "spec"], &["object", "kind"]];
 
+/// Steps of a path that are followed. The value there is read whole.
+const STEPS_MAX: usize = 64;
+
 /// Adds the parts that `ast` reads, if it is evaluated on a rule's context.
 pub(super) fn add(ast: &Ast, parts: &mut RequestParts) {
     let mut reader = PartsReader { ast, parts };
@@ -106,6 +109,10 @@ impl<'a> PartsReader<'a, '_> {
                 ExprValue::Elsewhere
             }
             ExprValue::Context | ExprValue::Elsewhere => ExprValue::Elsewhere,
+            ExprValue::Request(path) if path.len() == STEPS_MAX => {
+                self.parts.add(path);
+                ExprValue::Elsewhere
+            }
             ExprValue::Request(path) => {
                 let mut path = path.clone();
                 path.push(name);

@@ -68,6 +68,20 @@ fn an_expression_reads_the_paths_that_it_names() {
 }
 
 #[test]
+fn the_value_after_64_steps_is_read_whole() {
+    let within =
+        |steps: usize, inner: Value| (0..steps).fold(inner, |inner, _| json!({"a": inner}));
+    let object = within(63, json!({"b": {"c": 1, "d": 2}, "e": 3}));
+    let path = format!("request.object{}.b.c", ".a".repeat(63));
+    // The object itself is the first step.
+    assert_eq!(left(&path, &object), object);
+    let object = within(61, json!({"b": {"c": 1, "d": 2}, "e": 3}));
+    let path = format!("request.object{}.b.c", ".a".repeat(61));
+    let expected = within(61, json!({"b": {"c": 1}}));
+    assert_eq!(left(&path, &object), expected);
+}
+
+#[test]
 fn images_are_taken_from_the_spec() {
     let object = json!({"kind": "Pod", "spec": {"containers": []}, "status": 1});
     let expected = json!({"kind": "Pod", "spec": {"containers": []}});
