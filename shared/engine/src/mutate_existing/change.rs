@@ -3,17 +3,16 @@
 
 use anteroom_functions::meter;
 use anteroom_policy::{AdmissionRequest, ChangedObject, FactSubject, RuleOutcome, RuleReport};
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::{Duration, Instant},
-};
+use anteroom_runtime::fair_quota::FairPermit;
+use tokio::time::{Duration, Instant};
 
-use super::{TIMEOUT, attempt::TriggerSource, forbidden::ForbiddenTargets};
+use super::{TIMEOUT, attempt::TriggerSource, forbidden::ForbiddenTargets, memory::PartTurns};
 use crate::{
     catalog::Catalog,
     decide::Engine,
     drive::Driver,
     facts::{FactAnswer, FactResult, FactSource, RuleRequests},
+    incoming::ReviewOwner,
     policies::CompiledPolicy,
     review_work::{REVIEW_STEPS_MAX, off_thread},
     rule::{RuleName, RuleResult},
@@ -31,8 +30,9 @@ pub(super) struct TriggeredChange<'a, F> {
     run: [RuleRun<'a>; 1],
     /// The facts that it waits for.
     asked: Option<RuleRequests<'a>>,
-    turns: &'a Semaphore,
-    turn: Option<SemaphorePermit<'a>>,
+    owner: ReviewOwner,
+    turns: &'a PartTurns,
+    turn: Option<FairPermit<ReviewOwner>>,
     /// A part was read, and is held in its turn.
     has_read: bool,
     begun: Instant,
@@ -40,15 +40,15 @@ pub(super) struct TriggeredChange<'a, F> {
 }
 
 impl<'a, F: FactSource> TriggeredChange<'a, F> {
-    /// Begins to evaluate a rule on its trigger, holding its `turn` of `turns`. `None`: the catalog has no such rule.
+    /// Begins to evaluate a rule on its trigger, holding the `turn` of its owner. `None`: the catalog has no such rule.
     pub(super) fn begin(
         engine: &'a Engine<F>,
         catalog: &'a Catalog,
         name: &RuleName,
         request: &'a AdmissionRequest,
         source: TriggerSource,
-        turns: &'a Semaphore,
-        turn: SemaphorePermit<'a>,
+        turns: &'a PartTurns,
+        (owner, turn): (ReviewOwner, FairPermit<ReviewOwner>),
     ) -> Option<Self> {
         let named = named_rule(catalog, name)?;
         let name = named.name;
@@ -63,6 +63,7 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
             name,
             run: [run],
             asked: None,
+            owner,
             turns,
             turn: Some(turn),
             has_read: false,
@@ -110,9 +111,12 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
     async fn supply(&mut self, asked: RuleRequests<'a>) {
         if self.turn.is_none() {
             let begun = Instant::now();
-            self.turn = self.turns.acquire().await.ok();
+            self.turn = self.turns.take(self.owner).await.ok();
             // Others' work takes none of its time.
             self.deadline += begun.elapsed();
+            if self.turn.is_none() {
+                return self.run[0].give_up();
+            }
         }
         let until = self.deadline.min(Instant::now() + READ_TIMEOUT);
         let mut driver = Driver::new(self.engine.facts());

@@ -40,6 +40,31 @@ const SMALL_ATTEMPT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// The longest wait of an attempt for its memory.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
+/// The most parts of lists that all attempts hold at once; each has the objects of one read. A watcher hands on 256 KiB
+/// in a part, so these take 16 MiB parsed. Only an object that is larger is a larger part, alone.
+const PARTS_MAX: u64 = 2;
+
+/// The turns of attempts, each to hold one part of a list. An owner has all but one of them, in which others go on.
+#[derive(Debug)]
+pub(super) struct PartTurns(Arc<FairQuota<ReviewOwner>>);
+
+impl PartTurns {
+    pub(super) fn new() -> Self {
+        Self(FairQuota::new(PARTS_MAX, PARTS_MAX - 1))
+    }
+
+    /// Waits for a turn of the owner.
+    ///
+    /// # Errors
+    /// The owner had none for an hour.
+    pub(super) async fn take(
+        &self,
+        owner: ReviewOwner,
+    ) -> Result<FairPermit<ReviewOwner>, QuotaFull> {
+        self.0.take(owner, 1, Instant::now() + PATIENCE).await
+    }
+}
+
 /// The memory of triggers.
 #[derive(Debug)]
 pub(super) struct TriggerMemory {
@@ -170,5 +195,22 @@ mod tests {
         assert!(memory.take(b, 50_000).now_or_never().is_some());
         drop(large);
         assert!(memory.take(b, 100_000).now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_owner_leaves_a_turn_to_others() {
+        let turns = PartTurns::new();
+        let [one, other] = ["one", "other"].map(|namespace| ReviewOwner::of(namespace, ""));
+        let first = turns.take(one).await.unwrap();
+        let mut waiting = std::pin::pin!(turns.take(one));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert!(
+            turns
+                .take(other)
+                .now_or_never()
+                .is_some_and(|turn| turn.is_ok())
+        );
+        drop(first);
+        assert!(waiting.now_or_never().is_some_and(|turn| turn.is_ok()));
     }
 }

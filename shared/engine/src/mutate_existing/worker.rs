@@ -7,7 +7,7 @@ use anteroom_policy::{AdmissionRequest, ChangedObject, Operation, RuleError, Rul
 use anteroom_runtime::fair_quota::FairPermit;
 use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 use futures::{StreamExt as _, stream};
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     TIMEOUT, Triggered,
@@ -15,7 +15,7 @@ use super::{
     change::{TriggeredChange, is_ruled_out, is_unchanged},
     forbidden::{ForbiddenTargets, TargetNamespace},
     held::{self, HeldRequest},
-    memory::{TriggerMemory, is_enough},
+    memory::{PartTurns, TriggerMemory, is_enough},
     trigger::{self, TriggerEffect},
     written::{self, WrittenBefore},
 };
@@ -38,9 +38,6 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The longest time for looking up a trigger.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The most parts that all attempts hold at once; each part has the objects of one read.
-const PARTS_MAX: usize = 2;
-
 /// The most steps for all rules that a deletion triggers together, before the deletion is answered. Rules that need
 /// more steps stay candidates, and one look-up serves all of them.
 const DELETION_STEPS_MAX: u64 = REVIEW_STEPS_MAX / 10;
@@ -52,7 +49,7 @@ pub struct Worker {
     /// The queue for reports about failures.
     violations: Violations,
     recorder: SharedRecorder,
-    turns: Semaphore,
+    turns: PartTurns,
     memory: TriggerMemory,
     trusts_reviews: bool,
 }
@@ -77,7 +74,7 @@ impl Worker {
             engine,
             violations,
             recorder,
-            turns: Semaphore::new(PARTS_MAX),
+            turns: PartTurns::new(),
             memory: TriggerMemory::new(),
             trusts_reviews,
         }
@@ -121,7 +118,8 @@ impl Worker {
                     Box::pin(attempt).await
                 }
                 Trigger::Existing(request) => {
-                    Box::pin(self.attempt(rule, request, source, &mut earlier)).await
+                    let owner = ReviewOwner::of(request.namespace(), request.username());
+                    Box::pin(self.attempt(rule, request, (owner, source), &mut earlier)).await
                 }
             };
             self.recorder.mutate_existing(match &came {
@@ -178,7 +176,7 @@ impl Worker {
                     continue;
                 }
             }
-            let source = TriggerSource::Request;
+            let source = (held.owner, TriggerSource::Request);
             let came = self.attempt(rule, &request, source, earlier).await;
             let is_retried = matches!(
                 came,
@@ -288,17 +286,17 @@ impl Worker {
         &self,
         rule: &RuleName,
         request: &AdmissionRequest,
-        source: TriggerSource,
+        (owner, source): (ReviewOwner, TriggerSource),
         earlier: &mut WrittenBefore,
     ) -> AttemptOutcome {
         // While it waits its time does not pass, and what the policies say may become something else.
-        let Ok(turn) = self.turns.acquire().await else {
-            return AttemptOutcome::Unavailable("there are no turns any more".to_owned());
+        let Ok(turn) = self.turns.take(owner).await else {
+            return AttemptOutcome::Unavailable("other triggers take all turns".to_owned());
         };
         let Some(catalog) = self.engine.catalog() else {
             return AttemptOutcome::Unavailable("the policies have not been read yet".to_owned());
         };
-        let (engine, turns) = (&self.engine, &self.turns);
+        let (engine, turns, turn) = (&self.engine, &self.turns, (owner, turn));
         let change = TriggeredChange::begin(engine, &catalog, rule, request, source, turns, turn);
         let Some(mut change) = change else {
             return AttemptOutcome::NotMatched;

@@ -17,8 +17,9 @@ use super::{
     paths,
 };
 
-/// Bytes of one part that is handed on; a longer one is read again in smaller pages.
-const PART_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one part that is handed on; a longer one is read again in smaller pages. Parsed it takes 32 times as much of
+/// the webhook, which counts two of these.
+const PART_BYTES_MAX: usize = 256 * 1024;
 
 /// The share of the caller's time that one part may take without finding a target; then the caller
 /// asks for the next part.
