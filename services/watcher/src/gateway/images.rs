@@ -161,6 +161,15 @@ fn hint(
 /// the status and the standard error codes of an answer, and no detail of a connection.
 fn failed(request: &ImageRequest, fault: &CallFault, hint: &str) -> FactError {
     let reference = &request.reference;
+    if request.credentials.namespaced
+        && let Some(told) = withheld(fault)
+    {
+        tracing::debug!(reference, %fault, "image of a namespaced policy not read");
+        return FactError::LiveReadFailed {
+            code: 0,
+            message: format!("image {reference}: {told}"),
+        };
+    }
     let told = match fault {
         CallFault::Status { code, message } => {
             let codes = registry_codes(message);
@@ -176,6 +185,26 @@ fn failed(request: &ImageRequest, fault: &CallFault, hint: &str) -> FactError {
         code: fault.code(),
         message: format!("image {reference}: {told}{hint}"),
     }
+}
+
+/// Returns the words for a fault that would tell the author of a namespaced policy what is at an address: whether a port is
+/// open, speaks TLS or HTTP, or answers at all. `None`: the fault tells no more than its own words, such as the error of
+/// a registry.
+fn withheld(fault: &CallFault) -> Option<&'static str> {
+    let is_told = match fault {
+        CallFault::Status { message, .. } => !registry_codes(message).is_empty(),
+        CallFault::Unreachable { .. }
+        | CallFault::Slow { .. }
+        | CallFault::TooLarge { .. }
+        | CallFault::Redirected { .. }
+        | CallFault::Unreadable { .. }
+        | CallFault::Registry { .. } => false,
+        CallFault::Credentials
+        | CallFault::NotMounted { .. }
+        | CallFault::NotAsked { .. }
+        | CallFault::Bundle { .. } => true,
+    };
+    (!is_told).then_some("no registry gives a usable answer there")
 }
 
 /// Returns the standard error codes of an answer, as in `: MANIFEST_UNKNOWN`.

@@ -86,7 +86,7 @@ fn variables_that_name_others_twice_are_analysed_once_each() {
             names.define(&format!("v{at}"), &program);
             variables.push(program);
         }
-        let program = Program::compile("variables.v63 == 1", &names).unwrap();
+        let program = Program::compile("[variables.v63].size() == 1", &names).unwrap();
         let program = program.with_subqueries(&variables, &names);
         assert_eq!(program.fact_reads(&variables).len(), 0, "{make}");
         let mut is_whole = false;

@@ -291,3 +291,54 @@ async fn a_registry_that_no_option_names_is_not_asked_at_loopback() {
     }
     assert_eq!(endpoint.served(), 0);
 }
+
+/// Its author chooses the host and reads the error.
+#[test]
+fn a_namespaced_policy_learns_nothing_of_what_is_at_an_address() {
+    let told = |namespaced, fault: &CallFault| {
+        let mut request = ImageRequest::plain("10.0.0.1:22/a");
+        request.credentials.namespaced = namespaced;
+        failed(&request, fault, "").to_string()
+    };
+    let text = |text: &str| text.to_owned();
+    let faults = [
+        CallFault::Unreachable {
+            message: text("connection refused"),
+        },
+        CallFault::Slow { timeout: TIMEOUT },
+        CallFault::TooLarge { bytes_max: 1 },
+        CallFault::Redirected {
+            problem: text("too many"),
+        },
+        CallFault::Unreadable {
+            problem: text("no JSON"),
+        },
+        CallFault::Registry {
+            problem: text("no digest"),
+        },
+        CallFault::Status {
+            code: 404,
+            message: text("not found"),
+        },
+        CallFault::Status {
+            code: 200,
+            message: text(r#"{"errors": [{"code": "lower"}]}"#),
+        },
+    ];
+    let same = told(true, &faults[0]);
+    assert!(
+        same.contains("no registry gives a usable answer there"),
+        "{same}"
+    );
+    for fault in &faults[1..] {
+        assert_eq!(told(true, fault), same, "{fault:?}");
+        assert_ne!(told(false, fault), same, "{fault:?}");
+    }
+    // A registry's own words are told.
+    let unknown = r#"{"errors": [{"code": "MANIFEST_UNKNOWN"}]}"#.to_owned();
+    let unknown = CallFault::Status {
+        code: 404,
+        message: unknown,
+    };
+    assert!(told(true, &unknown).contains("HTTP 404: MANIFEST_UNKNOWN"));
+}
