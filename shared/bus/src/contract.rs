@@ -42,7 +42,7 @@ pub trait Bus: Debug + Send + Sync + 'static {
     async fn log_size(&self) -> Result<LogSize, BusError>;
 
     /// Returns the group's current lease with its fence; `None` if nobody ever took it. A lease that cannot be decoded
-    /// has no holder, and the highest term of any view in the log.
+    /// has no holder, unless it is of a later version, and the highest term of any view in the log.
     async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError>;
 
     /// Takes the group's lease by compare-and-swap: only if its fence is still `expected` (`None`:

@@ -287,7 +287,8 @@ impl ClientState {
     }
 
     /// Returns the lease of this body. One that cannot be decoded has no holder, so that the next candidate takes it,
-    /// and the last term that is known from the log, so that no term repeats.
+    /// unless it is of a later version, whose writer is waited for. It has the last term that is known from the log, so
+    /// that no term repeats.
     async fn decode_lease(&self, group: Group, body: &[u8]) -> Result<Lease, BusError> {
         match lease::decode(body) {
             Ok((term, holder)) => Ok(Lease { term, holder }),
@@ -297,9 +298,10 @@ impl ClientState {
                     %group,
                     %error,
                     term,
-                    "lease of a group not decoded: it counts as free, and a watcher takes it over; find out who wrote it"
+                    "lease of a group not decoded: a watcher takes it over, of a later version once its holder is silent; \
+                     find out who wrote it"
                 );
-                let holder = String::new();
+                let holder = lease::unknown_holder(&error);
                 Ok(Lease { term, holder })
             }
         }

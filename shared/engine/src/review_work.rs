@@ -249,14 +249,14 @@ mod tests {
     async fn long_work_holds_up_no_other_task() {
         let lane = LongLane::of(1);
         let (done, waiting) = std::sync::mpsc::channel();
-        let other = tokio::spawn(async {
+        let other = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
             done.send(()).unwrap();
         });
         let later = Instant::now() + Duration::from_secs(60);
         // On the runtime's only thread.
         let long = tokio::spawn(async move {
-            let work = || waiting.recv_timeout(Duration::from_secs(30));
+            let work = move || waiting.recv_timeout(Duration::from_secs(30));
             lane.run(ReviewOwner::default(), later, work).await
         });
         assert_eq!(long.await.unwrap(), Ok(Ok(())));

@@ -209,3 +209,50 @@ async fn a_request_that_takes_too_long_is_refused_whatever_the_failure_policy() 
         }
     }
 }
+
+/// The second decision goes on with the steps that the first has left, large requests in the long lane and small ones where
+/// they arrive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_review_that_is_decided_twice_has_one_budget() {
+    let by = || {
+        let known: Vec<_> = (0..30_000)
+            .map(|at| format!("known-{at}.example"))
+            .collect();
+        let manifest = testing::manifest(&["Ingress"], |manifest| {
+            let condition =
+                json!({ "key": "{{ request.object.hosts }}", "operator": "AnyIn", "value": known });
+            let rules = manifest["spec"]["rules"].as_array_mut().unwrap();
+            let mut compares = rules[0].clone();
+            compares["name"] = "compares".into();
+            compares["validate"]["deny"]["conditions"]["all"] = json!([condition]);
+            rules[0]["context"] = json!([{ "name": "v", "cachedContextEntry": { "name": "e" } }]);
+            let condition = json!({ "key": "{{ v }}", "operator": "Equals", "value": "bad" });
+            rules[0]["validate"]["deny"]["conditions"]["all"] = json!([condition]);
+            rules.push(compares);
+        });
+        Arc::new(Catalog {
+            policies: Arc::new(testing::policies(vec![("p", manifest)])),
+            ..Catalog::default()
+        })
+    };
+    let (first, second) = (by(), by());
+    let is_too_costly = async |hosts: usize, now: &Arc<Catalog>| {
+        let (_now_in, now) = watch::channel(Some(Arc::clone(now)));
+        let script = answers(Err(FactError::NoWatcher));
+        let engine = Engine::new(now, script, Arc::new(NoRecorder));
+        let hosts = (0..hosts).map(|at| format!("*.h{at}.example")).collect();
+        let (incoming, scope) = (Creation(hosts), CallScope::all(Phase::Validation));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let decided = engine.decide(Some(&first), &incoming, &scope, deadline);
+        let decision = decided.await.unwrap_or_else(|never| match never {});
+        assert!(decision.error, "the fact is not there");
+        let mut codes = decision.blocked.iter().filter_map(|blocked| blocked.error);
+        codes.any(|code| code.as_str() == "AR207")
+    };
+    let mut hosts = 50;
+    while !is_too_costly(2 * hosts, &first).await {
+        hosts *= 2;
+    }
+    assert!(!is_too_costly(hosts, &first).await);
+    assert!(is_too_costly(hosts, &second).await, "{hosts} hosts");
+}
