@@ -123,6 +123,26 @@ fn compiling_ends_by_the_steps_of_a_meter() {
 }
 
 #[test]
+fn functions_and_look_ups_are_charged_by_the_texts_that_they_are_given() {
+    let object = json!({"l": vec![1; 600], "t": "x".repeat(60_000), "m": {"a": 1}});
+    for check in [
+        "isCIDR(object.t)",
+        "isIP(object.t)",
+        "!object.t.startsWith(object.t)",
+        "!object.t.endsWith(object.t)",
+        "object.t in object.m",
+        "object.m[?object.t].hasValue()",
+    ] {
+        let source = format!("object.l.exists(a, object.l.exists(b, {check}))");
+        assert_eq!(
+            evaluated(&source, &object),
+            Err(EvalError::Steps),
+            "{check}"
+        );
+    }
+}
+
+#[test]
 fn an_exceeded_budget_is_not_hidden_by_logic() {
     let object = json!({"list": vec![1; 2000]});
     for source in [

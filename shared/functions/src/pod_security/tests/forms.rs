@@ -65,9 +65,9 @@ fn a_profile_without_a_type_is_of_none_that_is_allowed() {
     ]);
 }
 
-/// What is nowhere set is told only where nothing is set to anything else, of a profile.
+/// Of profiles, a message tells what is nowhere set only where nothing is set to anything else.
 #[test]
-fn a_missing_seccomp_profile_is_a_violation_only_if_none_is_wrong() {
+fn a_missing_seccomp_profile_is_told_only_if_none_is_wrong() {
     let two = |spec: Value, first: Value| {
         let mut made = pod(&spec, &json!({"securityContext": first}));
         let mut second = made["spec"]["containers"][0].clone();
@@ -81,16 +81,20 @@ fn a_missing_seccomp_profile_is_a_violation_only_if_none_is_wrong() {
     };
     let bare = json!({"securityContext": {"seccompProfile": null}});
     let security = security(Level::Restricted, None);
-    assert_eq!(
-        found(
-            &security,
-            &two(
-                bare.clone(),
-                json!({"seccompProfile": {"type": "Unconfined"}})
-            )
-        )[1..],
-        ["Seccomp: spec.containers[0].securityContext.seccompProfile.type [Unconfined]"]
+    let unconfined = two(
+        bare.clone(),
+        json!({"seccompProfile": {"type": "Unconfined"}}),
     );
+    assert_eq!(
+        found(&security, &unconfined)[1..],
+        [
+            "Seccomp: spec.containers[0].securityContext.seccompProfile.type [Unconfined]",
+            "Seccomp: spec.containers[1].securityContext.seccompProfile.type []",
+        ]
+    );
+    let violations = security.violations(&Pod::of(&unconfined).unwrap());
+    let message = security.message("r", &violations);
+    assert!(!message.contains("containers[1]"), "{message}");
     assert_eq!(
         found(&security, &two(bare, json!({}))),
         [
