@@ -11,6 +11,7 @@ use async_nats::{Client, HeaderMap, Message, StatusCode, Subject, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
 use parking_lot::Mutex;
+use rand::Rng;
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
@@ -45,7 +46,6 @@ impl std::fmt::Display for Unanswered {
 
 #[derive(Debug, Default)]
 struct PendingReplies {
-    next: u64,
     /// True once the inbox ended: no reply is delivered any more.
     closed: bool,
     replies: HashMap<u64, Expected>,
@@ -73,7 +73,7 @@ impl PendingReplies {
 pub(super) struct Mux {
     client: Client,
     link: watch::Receiver<Link>,
-    /// Its inboxes are `<inbox>.<number>`.
+    /// The subjects of replies are `<inbox>.<number>`.
     inbox: Arc<str>,
     waiting: Arc<Mutex<PendingReplies>>,
 }
@@ -112,9 +112,10 @@ impl Mux {
     /// Makes room for one reply.
     pub(super) fn expect(&self) -> Pending {
         let (sender, reply) = oneshot::channel();
+        // Clients of one login hear each other's replies. Who can tell the next number has another question's answer
+        // sent there.
+        let id = rand::rng().random();
         let mut waiting = self.waiting.lock();
-        waiting.next += 1;
-        let id = waiting.next;
         // The link is read under the lock: either the task that fails the waiting requests after a loss sees this
         // request, or this request sees the loss. If the link is down, the request fails here.
         let link = *self.link.borrow();
@@ -240,5 +241,26 @@ async fn hand_out(inbox: &mut Subscriber, waiting: &Mutex<PendingReplies>) {
             // An error says that its reader has just given up.
             let _ = expected.reply.send(message);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_nats::ConnectOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_reply_subject_tells_the_next_one() {
+        // Nobody listens there: nothing is sent.
+        let options = ConnectOptions::new().retry_on_initial_connect();
+        let client = options.connect("127.0.0.1:9").await.unwrap();
+        let (_up, link) = watch::channel(Link::down());
+        let mux = Mux::open(client, link, CancellationToken::new())
+            .await
+            .unwrap();
+        let ids: Vec<u64> = (0..100).map(|_| mux.expect().id).collect();
+        let near = |pair: &&[u64]| pair[0].abs_diff(pair[1]) < 1 << 32;
+        assert_eq!(ids.windows(2).filter(near).count(), 0, "{ids:?}");
     }
 }
