@@ -19,7 +19,7 @@ use anteroom_wire::{
     query::{self, QueryOutcome, QueryReply, QueryRequest},
 };
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use tokio::time::Instant;
 
 use crate::{
@@ -39,6 +39,8 @@ use request_quota::RequestQuota;
 pub(crate) struct Answerer {
     replica: String,
     quota: RequestQuota,
+    /// The requests that wait for a position of the log. They take nothing from those that run.
+    waiting: RequestQuota,
     evaluator: Arc<Evaluator>,
     references: Arc<References>,
     asker_keys: Keys,
@@ -55,6 +57,7 @@ impl Answerer {
         Self {
             replica,
             quota: RequestQuota::new(args.concurrency),
+            waiting: RequestQuota::new(args.concurrency),
             evaluator: Arc::new(Evaluator::new(args, metrics.clone())),
             references,
             asker_keys: args.asker_keys.clone(),
@@ -125,12 +128,11 @@ impl Answerer {
         request: QueryRequest,
         deadline: Deadline,
     ) -> QueryOutcome {
-        let _running = self.quota.admit(&request.namespace)?;
         deadline.check()?;
-        let demand = Demand::of(view, &request);
+        self.meet_demand(view, &request, deadline).await?;
+        let _running = self.quota.admit(&request.namespace)?;
         let prepare = |query| Prepared::new(query, self.evaluator.plans());
         let queries: Vec<_> = request.queries.into_iter().map(prepare).collect();
-        demand.wait(view, deadline).await?;
         let selects = queries.iter().flat_map(Prepared::selects);
         self.references
             .wait_until_settled(view, selects, deadline.left())
@@ -156,6 +158,21 @@ impl Answerer {
             return Err(deadline.exceeded());
         }
         Ok(self.reply(&batch, taken, results))
+    }
+
+    /// Waits until the view has the position that the request demands. Only a request that has to wait counts as waiting.
+    async fn meet_demand(
+        &self,
+        view: &ViewHandle,
+        request: &QueryRequest,
+        deadline: Deadline,
+    ) -> Result<(), FactError> {
+        let demand = Demand::of(view, request);
+        if let Some(met) = demand.wait(view, deadline).now_or_never() {
+            return met;
+        }
+        let _waiting = self.waiting.admit(&request.namespace)?;
+        demand.wait(view, deadline).await
     }
 
     /// Evaluates the queries without a result. They run in parallel, so that no query waits for a slow one.

@@ -10,6 +10,10 @@ use tokio::time::Instant;
 /// of an evaluation, so that it ends soon after its caller has given up. Twenty thousand are usual.
 const STEPS_PER_MS: u64 = 50_000;
 
+/// The longest time that a call is given, whatever its caller says. The longest review takes 30 s, and NATS takes no
+/// answer after that. A stolen login could keep a replica busy for ever otherwise.
+const GIVEN_MAX: Duration = Duration::from_secs(35);
+
 /// The share of a call's time reserved for writing and sending the reply, as a divisor.
 const REPLY_SHARE: u32 = 10;
 
@@ -27,8 +31,7 @@ impl Deadline {
     /// The deadline of a call that its caller gives up after `given`, from now on.
     pub(crate) fn after(given: Duration) -> Self {
         let now = Instant::now();
-        // A caller that says to wait for ever is taken to mean a day.
-        let given = given.min(Duration::from_secs(24 * 60 * 60));
+        let given = given.min(GIVEN_MAX);
         Self {
             at: now + given.saturating_sub(REPLY_MAX.min(given / REPLY_SHARE)),
             given,
@@ -74,6 +77,8 @@ mod tests {
         for (given, left) in [(0, 0), (10, 9), (500, 450), (510, 460), (10_000, 9_950)] {
             assert_eq!(Deadline::after(ms(given)).left(), ms(left));
         }
+        let for_ever = Deadline::after(Duration::MAX).left();
+        assert_eq!(for_ever, GIVEN_MAX - REPLY_MAX);
         assert!(Deadline::after(Duration::ZERO).check().is_err());
         assert!(Deadline::after(ms(1)).check().is_ok());
     }

@@ -39,12 +39,16 @@ impl Demand {
     ///
     /// # Errors
     /// [`FactError::RevisionNotReached`] at the deadline.
-    pub(super) async fn wait(self, view: &ViewHandle, deadline: Deadline) -> Result<(), FactError> {
+    pub(super) async fn wait(
+        &self,
+        view: &ViewHandle,
+        deadline: Deadline,
+    ) -> Result<(), FactError> {
         let left = deadline.left();
         match self {
             Self::Nothing => Ok(()),
-            Self::Position(revision_min) => view.wait_for(revision_min, left).await,
-            Self::Coming(log, revision_min) => view.wait_for_log(&log, revision_min, left).await,
+            Self::Position(revision_min) => view.wait_for(*revision_min, left).await,
+            Self::Coming(log, revision_min) => view.wait_for_log(log, *revision_min, left).await,
         }
     }
 }

@@ -84,6 +84,31 @@ async fn a_call_without_time_left_is_not_evaluated() {
 async fn one_query_too_many_is_refused_at_once() {
     let one = Args {
         concurrency: 1,
+        scan_lanes: Some(0),
+        ..args()
+    };
+    let harness = Harness::with_ingresses(3_000, one).await;
+    // No lane takes it.
+    let scan = request("items[].spec");
+    let (scanned, busy) = tokio::join!(harness.ask_within(&scan, Duration::from_secs(5)), async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        harness.ask(&request("length(items)")).await
+    });
+    let busy = busy.unwrap().unwrap_err();
+    assert!(matches!(busy, FactError::Busy { limit: 1 }), "{busy}");
+    let late = scanned.unwrap().unwrap_err();
+    assert!(matches!(late, FactError::DeadlineExceeded { .. }), "{late}");
+    assert_eq!(
+        harness.value("length(items)").await,
+        json!(3_000),
+        "its place is free again"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_a_position_take_no_place_of_others_and_end_soon() {
+    let one = Args {
+        concurrency: 1,
         ..args()
     };
     let harness = Harness::with_ingresses(10, one).await;
@@ -91,22 +116,21 @@ async fn one_query_too_many_is_refused_at_once() {
         revision_min: Some(anteroom_model::Revision(u64::MAX)),
         ..request("length(items)")
     };
-    let (waiting, busy) = tokio::join!(harness.ask_within(&waits, Duration::from_secs(5)), async {
+    let day = Duration::from_secs(24 * 60 * 60);
+    let others = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        harness.ask(&request("length(items)")).await
-    });
-    let busy = busy.unwrap().unwrap_err();
-    assert!(matches!(busy, FactError::Busy { limit: 1 }), "{busy}");
-    let waited = waiting.unwrap().unwrap_err();
+        let busy = harness.ask(&waits).await.unwrap().unwrap_err();
+        assert!(matches!(busy, FactError::Busy { limit: 1 }), "{busy}");
+        assert_eq!(harness.value("length(items)").await, json!(10));
+    };
+    let begun = tokio::time::Instant::now();
+    let (waited, ()) = tokio::join!(harness.ask_within(&waits, day), others);
+    let waited = waited.unwrap().unwrap_err();
     assert!(
         matches!(waited, FactError::RevisionNotReached { .. }),
         "{waited}"
     );
-    assert_eq!(
-        harness.value("length(items)").await,
-        json!(10),
-        "its place is free again"
-    );
+    assert!(begun.elapsed() < Duration::from_secs(40));
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,6 +38,9 @@ use crate::{
 /// its way.
 const POLICY_WAIT: Duration = Duration::from_millis(500);
 
+/// The longest time that a call is given, whatever its caller says: NATS takes no answer of a watcher after that.
+const GIVEN_MAX: Duration = Duration::from_secs(240);
+
 /// Answers up to this size are evaluated over where they are; larger ones on a thread of their own.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
@@ -133,6 +136,7 @@ impl LiveReader {
     /// Answers a call that came by this address. Whatever is wrong is an answer too.
     pub(super) async fn answer(self: &Arc<Self>, at: &Address, call: &Call) -> Bytes {
         let begun = Instant::now();
+        let given = call.deadline.min(GIVEN_MAX);
         let mut sealing = None;
         let outcome = match self.open_request(at, &call.body) {
             Err(error) => Err(error),
@@ -143,9 +147,9 @@ impl LiveReader {
                 span.record("policy", request.policy.to_string());
                 span.record("rule", &request.rule);
                 span.record("variable", &request.variable);
-                let read = self.outcome(&request, is_sealed, begun + call.deadline);
-                let read = tokio::time::timeout(call.deadline, read).await;
-                read.unwrap_or_else(|_| Err(exceeded(call.deadline)))
+                let read = self.outcome(&request, is_sealed, begun + given);
+                let read = tokio::time::timeout(given, read).await;
+                read.unwrap_or_else(|_| Err(exceeded(given)))
             }
         };
         record(&outcome);
