@@ -4,9 +4,13 @@
 //! just come back to the bus, answers from an older state. An object that one decision saw must not be missing in the
 //! next. So each query asks for at least the position of the last answer, and a replica behind that position waits or
 //! is passed over.
+//!
+//! A floor that the log has not reached after a while came from a false answer. It falls to the log's end, or nobody
+//! could answer any more.
 
 use std::{collections::HashMap, time::Duration};
 
+use anteroom_bus::LogHead;
 use anteroom_model::{FactError, Incarnation, Revision, ViewId};
 use anteroom_wire::query::QueryReply;
 use parking_lot::Mutex;
@@ -23,6 +27,12 @@ const IDLE_MIN: Duration = Duration::from_secs(60 * 60);
 /// again after this time.
 const LEFT_MIN: Duration = Duration::from_secs(5 * 60);
 
+/// The time that the log has to reach a floor. Where servers elect a leader, its end may seem earlier for a moment.
+const REACHED_MAX: Duration = Duration::from_secs(5);
+
+/// The shortest time between two questions for the log's end.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The furthest position of each view that an answer came from: about as many as are read.
 #[derive(Debug, Default)]
 pub(super) struct Floors(Mutex<Positions>);
@@ -32,12 +42,18 @@ struct Positions {
     by_view: HashMap<ViewId, Position>,
     /// The number of views at which idle views are looked for.
     sweep_at: usize,
+    /// The log's end as last heard.
+    end: Option<LogHead>,
+    /// The time of the last question for the end.
+    checked_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Position {
     floor: Floor,
     read_at: Instant,
+    /// When the floor rose to where it is.
+    raised_at: Instant,
     /// The log before the floor's, and when the first answer of another one came.
     left: Option<(Incarnation, Instant)>,
 }
@@ -54,6 +70,46 @@ impl Floors {
     pub(super) fn get(&self, view: &ViewId) -> Option<Floor> {
         let positions = self.0.lock();
         positions.by_view.get(view).map(|known| known.floor.clone())
+    }
+
+    /// Returns true if the log's end is to be asked for, since the log should have reached the view's floor by now and
+    /// nobody knows whether it did. The answer is for [`Floors::end_is`].
+    pub(super) fn is_check_due(&self, view: &ViewId) -> bool {
+        let now = Instant::now();
+        let mut positions = self.0.lock();
+        let is_beyond = |known: &Position| {
+            now.duration_since(known.raised_at) >= REACHED_MAX
+                && positions.end.as_ref().is_none_or(|end| {
+                    end.incarnation != known.floor.incarnation || end.last < known.floor.revision
+                })
+        };
+        let is_due = positions.by_view.get(view).is_some_and(is_beyond)
+            && positions
+                .checked_at
+                .is_none_or(|at| now.duration_since(at) >= CHECK_INTERVAL);
+        if is_due {
+            positions.checked_at = Some(now);
+        }
+        is_due
+    }
+
+    /// Takes in the log's end, as it was after `asked`. Floors beyond it that are not new fall to it.
+    pub(super) fn end_is(&self, end: LogHead, asked: Instant) {
+        let mut positions = self.0.lock();
+        for (view, known) in &mut positions.by_view {
+            let floor = &mut known.floor;
+            let is_old = asked.duration_since(known.raised_at) >= REACHED_MAX;
+            if is_old && floor.incarnation == end.incarnation && floor.revision > end.last {
+                tracing::warn!(
+                    %view,
+                    revision = %floor.revision,
+                    end = %end.last,
+                    "answer of a replica named a position that the log does not have: it demands nothing of other replicas any more; check who has the replicas' login to NATS"
+                );
+                floor.revision = end.last;
+            }
+        }
+        positions.end = Some(end);
     }
 
     /// Notes the position of an answer. Positions of two logs are not compared: the log of the later answer counts.
@@ -92,6 +148,7 @@ impl Floors {
         let position = Position {
             floor,
             read_at: now,
+            raised_at: now,
             left: None,
         };
         positions.by_view.insert(view.clone(), position);
@@ -117,8 +174,12 @@ impl Position {
             let left = std::mem::replace(&mut floor.incarnation, incarnation.clone());
             self.left = Some((left, now));
             floor.revision = revision;
+            self.raised_at = now;
         }
-        floor.revision = floor.revision.max(revision);
+        if revision > floor.revision {
+            floor.revision = revision;
+            self.raised_at = now;
+        }
         self.read_at = now;
         Ok(())
     }
@@ -200,6 +261,33 @@ mod tests {
         tokio::time::advance(LEFT_MIN).await;
         floors.raise(&view, &reply("two", 5)).unwrap();
         assert_eq!(floors.get(&view).unwrap().revision.0, 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_floor_that_the_log_does_not_reach_falls_to_its_end() {
+        let floors = Floors::default();
+        let (view, other) = (ViewId::new("a"), ViewId::new("b"));
+        let check = |last| {
+            let due = floors.is_check_due(&view);
+            let incarnation = Incarnation("one".into());
+            let last = Revision(last);
+            floors.end_is(LogHead { incarnation, last }, Instant::now());
+            due
+        };
+        let at = |view| floors.get(view).unwrap().revision.0;
+        floors.raise(&view, &reply("one", u64::MAX)).unwrap();
+        assert!(!check(9), "the log may still reach it");
+        assert_eq!(at(&view), u64::MAX);
+        tokio::time::advance(REACHED_MAX).await;
+        // True answers do not make it newer.
+        floors.raise(&view, &reply("one", 10)).unwrap();
+        floors.raise(&other, &reply("one", 12)).unwrap();
+        assert!(check(11));
+        assert_eq!((at(&view), at(&other)), (11, 12));
+        tokio::time::advance(REACHED_MAX).await;
+        assert!(!floors.is_check_due(&view), "the log is known to reach it");
+        assert!(floors.is_check_due(&other));
+        assert!(!floors.is_check_due(&other), "it was asked just now");
     }
 
     #[tokio::test(start_paused = true)]

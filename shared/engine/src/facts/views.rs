@@ -26,6 +26,9 @@ use super::{
 };
 use crate::{recorder::SharedRecorder, rule::RuleRef};
 
+/// The time limit of a question for the log's end, which an answer seems to be beyond.
+const END_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// Asks replicas. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Views {
@@ -145,6 +148,7 @@ impl Views {
             error = Empty,
         );
         let begun = Instant::now();
+        self.check_floor(&question.view).await;
         let sealed = self.sealed(question)?;
         let outcome = self
             .patiently(question, &sealed, deadline, waits)
@@ -212,6 +216,18 @@ impl Views {
         let at = Address::Fallback(view.clone());
         let reply = self.attempt(&at, view, sealed, deadline).await?;
         Ok((reply, true))
+    }
+
+    /// Lowers the view's floor if the log does not reach it.
+    async fn check_floor(&self, view: &ViewId) {
+        if !self.floors.is_check_due(view) {
+            return;
+        }
+        let asked = Instant::now();
+        let head = tokio::time::timeout(END_TIMEOUT, self.bus.head()).await;
+        if let Ok(Ok(end)) = head {
+            self.floors.end_is(end, asked);
+        }
     }
 
     /// Returns the question as it travels: sealed, if it is about Secrets.
