@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, Channel, Connection, LogScope, Serving, nats::NatsBus};
 use async_nats::{Client, ConnectOptions, Event};
+use futures::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
@@ -445,6 +446,35 @@ async fn answer_all(mut serving: Serving) {
             incoming.answer("{}".into()).await.unwrap();
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operators_message_that_is_longer_than_a_tap_reaches_nobody() {
+    let deployed = deployed().await;
+    let options = deployed.options("webhook");
+    let webhook = options.connect(deployed.server.url()).await.unwrap();
+    let mut taps = webhook.subscribe("ar.default.tap").await.unwrap();
+    webhook.flush().await.unwrap();
+    let options = deployed.options("operator");
+    let operator = options.connect(deployed.server.url()).await.unwrap();
+    for bytes in [16 * 1024, 4 * 1024] {
+        let tap = vec![b'x'; bytes].into();
+        // The client may refuse the longer one itself.
+        let _ = operator.publish("ar.default.tap", tap).await;
+    }
+    // The server ends the connection of the longer one. The client comes back.
+    let heard = async {
+        loop {
+            let tap = vec![b'y'; 1024].into();
+            let _ = operator.publish("ar.default.tap", tap).await;
+            let heard = timeout(Duration::from_millis(200), taps.next()).await;
+            if let Ok(heard) = heard {
+                break heard.unwrap().payload.len();
+            }
+        }
+    };
+    let heard = within(heard).await;
+    assert!(heard < 16 * 1024, "{heard}");
 }
 
 /// The limit of subscriptions of one operator's connection, in the deployed configuration.

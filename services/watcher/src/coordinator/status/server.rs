@@ -5,18 +5,26 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anteroom_bus::{Address, Bus, Incoming, LogSize};
 use anteroom_model::Incarnation;
 use anteroom_wire::{
+    WireError,
     status::{
         MESSAGE_BYTES_MAX, OBJECTS_MAX, ObjectStatus, StatusReply, decode_request, encode_reply,
     },
     violation::cut,
 };
+use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::writer::{DesiredStatus, StatusOwner};
 
 /// The wait before a failed subscription is tried again.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// The time for which an encoded answer is given again. A question is a few bytes, and its answer up to 1.6 MB.
+const REUSED_MAX: Duration = Duration::from_millis(500);
+
+/// Answers that are sent in a second. Further questions get none.
+const ANSWERS_PER_SECOND_MAX: u32 = 20;
 
 /// The statuses of a term as they were found last: also those that a shadow does not write. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -70,15 +78,48 @@ pub(crate) struct StatusServer {
     pub(crate) log_size: watch::Receiver<LogSize>,
 }
 
+/// The last answer, and the number of times that one was sent lately.
+#[derive(Debug, Default)]
+struct LastAnswer {
+    encoded: Option<(Instant, Bytes)>,
+    /// The begin of the present second, and the answers in it.
+    second: Option<(Instant, u32)>,
+}
+
+impl LastAnswer {
+    /// Returns what a question is answered with now, encoded if the last answer is old; `None`: with nothing.
+    fn take(&mut self, now: Instant, encode: impl FnOnce() -> Option<Bytes>) -> Option<Bytes> {
+        let (begun, answers) = match self.second {
+            Some((begun, answers)) if now.duration_since(begun) < Duration::from_secs(1) => {
+                (begun, answers)
+            }
+            _ => (now, 0),
+        };
+        if answers >= ANSWERS_PER_SECOND_MAX {
+            return None;
+        }
+        self.second = Some((begun, answers + 1));
+        if let Some((at, body)) = &self.encoded
+            && now.duration_since(*at) < REUSED_MAX
+        {
+            return Some(body.clone());
+        }
+        let body = encode()?;
+        self.encoded = Some((now, body.clone()));
+        Some(body)
+    }
+}
+
 impl StatusServer {
     /// Answers, for ever.
     pub(crate) async fn run(self) {
+        let mut last = LastAnswer::default();
         loop {
             match self.bus.serve(&Address::Status).await {
                 Ok(mut serving) => {
                     while let Some(call) = serving.next().await {
                         match call {
-                            Ok(call) => self.answer(call).await,
+                            Ok(call) => self.answer(call, &mut last).await,
                             Err(error) => tracing::debug!(
                                 %error,
                                 "question of an operator not decoded: it gets no answer"
@@ -95,10 +136,19 @@ impl StatusServer {
         }
     }
 
-    async fn answer(&self, call: Incoming) {
+    async fn answer(&self, call: Incoming, last: &mut LastAnswer) {
         if decode_request(&call.call.body).is_err() {
             return; // The caller's wait ends by itself.
         }
+        let Some(body) = last.take(Instant::now(), || self.encoded()) else {
+            return;
+        };
+        if let Err(error) = call.answer(body).await {
+            tracing::debug!(%error, "statuses not sent to the operator who asked");
+        }
+    }
+
+    fn encoded(&self) -> Option<Bytes> {
         let (objects, left_out) = self.statuses.list();
         let size = *self.log_size.borrow();
         let reply = StatusReply {
@@ -109,19 +159,13 @@ impl StatusServer {
             objects,
             left_out,
         };
-        let sent = match encode_reply(&reply) {
-            Ok(body) => call.answer(body).await,
-            Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "statuses not encoded: the operator who asked gets no answer; please report this bug"
-                );
-                return;
-            }
+        let told = |error: &WireError| {
+            tracing::warn!(
+                %error,
+                "statuses not encoded: the operator who asked gets no answer; please report this bug"
+            );
         };
-        if let Err(error) = sent {
-            tracing::debug!(%error, "statuses not sent to the operator who asked");
-        }
+        encode_reply(&reply).inspect_err(told).ok()
     }
 }
 
@@ -156,6 +200,25 @@ mod tests {
             conditions: Vec::new(),
             figures_now: Figures::default(),
         }
+    }
+
+    #[test]
+    fn a_flood_of_questions_costs_few_answers_and_fewer_encodings() {
+        let (mut last, begun) = (LastAnswer::default(), Instant::now());
+        let mut encodings = 0;
+        let mut ask = |ms| {
+            let encode = || {
+                encodings += 1;
+                Some(Bytes::from(encodings.to_string()))
+            };
+            last.take(begun + Duration::from_millis(ms), encode)
+        };
+        let answers = (0..1_000).filter_map(|_| ask(0)).count();
+        assert_eq!(answers, 20);
+        assert_eq!(ask(999), None);
+        assert_eq!(ask(1_000).unwrap(), "2");
+        assert_eq!(ask(1_499).unwrap(), "2");
+        assert_eq!(ask(1_500).unwrap(), "3");
     }
 
     #[tokio::test(start_paused = true)]
