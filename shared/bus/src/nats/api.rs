@@ -1,8 +1,8 @@
 //! The part of JetStream's API that the bus uses, over its own inbox.
 //!
-//! Only watchers are in the account of the log, if NATS is configured as in `deploy/chart/files/nats.conf`. The other services
-//! import a part of the API, under subjects of the cluster. They learn so from the answer to their first question, that their
-//! own account has no JetStream.
+//! Nobody is in the account of the log, if NATS is configured as in `deploy/chart/files/nats.conf`. Each service imports a
+//! part of the API, under subjects of the cluster. Services learn so from the answer to their first question, that their own
+//! account has no JetStream.
 
 use std::{
     sync::{

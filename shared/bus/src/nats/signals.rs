@@ -53,8 +53,8 @@ pub(super) async fn subscribe(
                 () = signals.closed() => None,
             };
             let Some(message) = message else { return };
-            // Signals want no reply. A consumer's messages have a reply subject, and whoever reads the log can have them
-            // delivered here.
+            // Signals want no reply. A consumer's messages have a reply subject. Where NATS has one account for all services,
+            // whoever reads the log can have them delivered here.
             if let Some(reply) = &message.reply {
                 tracing::debug!(subject = %message.subject, %reply, "signal ignored: it has a reply subject");
                 continue;

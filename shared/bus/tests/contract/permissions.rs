@@ -18,7 +18,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Subjects that somebody may publish to, of everything that there is.
-const PUBLISHED: [&str; 43] = [
+const PUBLISHED: [&str; 47] = [
     "ar.default.obj.v.n.o",
     "ar.default.ctl.view.v",
     "ar.default.ctl.lease.i.0",
@@ -57,7 +57,11 @@ const PUBLISHED: [&str; 43] = [
     "$JS.API.CONSUMER.DELETE.anteroom-default.c",
     "$JS.API.CONSUMER.MSG.NEXT.anteroom-default.c",
     "ar.default.js.STREAM.INFO.anteroom-default",
+    "ar.default.js.STREAM.CREATE.anteroom-default",
+    "ar.default.js.STREAM.UPDATE.anteroom-default",
     "ar.default.js.STREAM.PURGE.anteroom-default",
+    "ar.default.js.STREAM.MSG.GET.anteroom-default",
+    "ar.default.js.STREAM.DELETE.anteroom-default",
     "ar.default.js.CONSUMER.CREATE.anteroom-default.c",
     "ar.default.js.CONSUMER.DELETE.anteroom-default.c",
     "ar.default.js.CONSUMER.MSG.NEXT.anteroom-default.c",
@@ -99,7 +103,7 @@ struct Allowed {
     subscribe: &'static [(&'static str, &'static str)],
 }
 
-/// The first is answered by the reader's own account, which has no JetStream.
+/// The first is answered by the login's own account, which has no JetStream.
 const READS_THE_LOG: [&str; 4] = [
     "$JS.API.STREAM.INFO.anteroom-default",
     "ar.default.js.STREAM.INFO.anteroom-default",
@@ -110,19 +114,16 @@ const READS_THE_LOG: [&str; 4] = [
 const LOGINS: [Allowed; 5] = [
     Allowed {
         user: "watcher",
-        reads_the_log: false,
+        reads_the_log: true,
         publish: &[
             "ar.default.obj.v.n.o",
             "ar.default.ctl.view.v",
             "ar.default.ctl.lease.i.0",
             "ar.default.beat",
-            "$JS.API.STREAM.CREATE.anteroom-default",
-            "$JS.API.STREAM.UPDATE.anteroom-default",
-            "$JS.API.STREAM.PURGE.anteroom-default",
-            "$JS.API.STREAM.MSG.GET.anteroom-default",
-            "$JS.API.STREAM.INFO.anteroom-default",
-            "$JS.API.CONSUMER.CREATE.anteroom-default.c",
-            "$JS.API.CONSUMER.MSG.NEXT.anteroom-default.c",
+            "ar.default.js.STREAM.CREATE.anteroom-default",
+            "ar.default.js.STREAM.UPDATE.anteroom-default",
+            "ar.default.js.STREAM.PURGE.anteroom-default",
+            "ar.default.js.STREAM.MSG.GET.anteroom-default",
         ],
         subscribe: &[
             ("_INBOX_watcher.>", ""),
@@ -437,6 +438,86 @@ async fn no_reply_subject_gets_around_the_permissions_of_a_login() {
     answering.abort();
     let mut reader = Reader::new(&*bus, LogScope::All);
     reader.caught_up_at(before.last).await;
+}
+
+/// Subjects that somebody hears. JetStream publishes a record at whatever subject a consumer names.
+const DELIVERED: [&str; 14] = [
+    "ar.default.beat",
+    "ar.default.rbeat",
+    "ar.default.wbeat",
+    "ar.default.violation",
+    "ar.default.tap",
+    "ar.default.tapped",
+    "ar.default.status",
+    "ar.default.live",
+    "ar.default.write",
+    "ar.default.q.v",
+    "_INBOX_watcher.a",
+    "_INBOX_cache_replica.a",
+    "_INBOX_webhook.a",
+    "_INBOX_operator.a",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_consumer_delivers_to_a_subject_that_somebody_hears() {
+    let deployed = deployed().await;
+    let bus: Arc<dyn Bus> = Arc::new(
+        NatsBus::connect(deployed.login("watcher", "watcher"))
+            .await
+            .unwrap(),
+    );
+    until(&*bus, Connection::Up).await;
+    let writer = Writer::new(Arc::clone(&bus)).await;
+    writer
+        .append(vec![put("v", "x", 1), put("v", "y", 1)])
+        .await;
+    let mut heard = Vec::new();
+    for login in &LOGINS {
+        let client = Login::of(&deployed, login.user).await.client;
+        for (subject, queue) in login.subscribe {
+            let subscribed = match *queue {
+                "" => client.subscribe(*subject).await,
+                queue => client.queue_subscribe(*subject, queue.to_owned()).await,
+            };
+            let to = login.user;
+            heard.push(
+                subscribed
+                    .unwrap()
+                    .map(move |message| (to, message))
+                    .boxed(),
+            );
+        }
+        client.flush().await.unwrap();
+    }
+    let mut heard = futures::stream::select_all(heard);
+    for user in ["replica", "webhook", "reporter"] {
+        let prefix = match user {
+            "replica" => "_INBOX_cache_replica".to_owned(),
+            user => format!("_INBOX_{user}"),
+        };
+        let options = deployed.options(user).custom_inbox_prefix(prefix);
+        let stolen = options.connect(deployed.server.url()).await.unwrap();
+        for (number, at) in DELIVERED.into_iter().enumerate() {
+            let name = format!("{user}-{number}");
+            let subject = format!("ar.default.js.CONSUMER.CREATE.anteroom-default.{name}");
+            let config = serde_json::json!({ "stream_name": "anteroom-default",
+                "config": { "name": name, "deliver_subject": at, "deliver_policy": "all",
+                    "ack_policy": "none", "mem_storage": true } });
+            let made = stolen.request(subject, config.to_string().into());
+            assert!(!within(made).await.unwrap().payload.is_empty());
+        }
+    }
+    let delivered = async {
+        loop {
+            let (to, message) = heard.next().await.unwrap();
+            let reply = message.reply.as_deref().unwrap_or_default();
+            if reply.starts_with("$JS.ACK.") {
+                break (to, message.subject);
+            }
+        }
+    };
+    let delivered = timeout(Duration::from_secs(2), delivered).await;
+    assert!(delivered.is_err(), "{delivered:?}");
 }
 
 /// Answers every call.
