@@ -35,6 +35,10 @@ const AWAY_MAX: Duration = Duration::from_millis(WEBHOOKS_AWAY_MAX_MS);
 /// The time that the watcher listens before it knows all live webhooks: one and a half heartbeats.
 pub(crate) const LISTEN: Duration = Duration::from_millis(WEBHOOK_BEAT_INTERVAL_MS * 3 / 2);
 
+/// The webhooks that are heard at once: far more than anybody runs. All have one login to NATS, and whoever has it can
+/// make up names.
+const HEARD_MAX: usize = 256;
+
 /// The reason in the status of a policy that the webhooks do not enforce yet.
 pub(crate) const NOT_ENFORCED: &str = "NotEnforced";
 
@@ -48,7 +52,10 @@ pub(crate) struct Webhooks {
     since: Option<Instant>,
     /// The time at which any webhook was last heard from.
     last: Option<Instant>,
+    /// At most [`HEARD_MAX`].
     heard: BTreeMap<String, (Instant, WebhookBeat)>,
+    /// Heartbeats of further webhooks since the last tick, which are left out.
+    left_out: u64,
 }
 
 impl Webhooks {
@@ -65,6 +72,10 @@ impl Webhooks {
             return self.heard.remove(&beat.webhook).is_some();
         }
         let before = self.heard.get(&beat.webhook);
+        if before.is_none() && self.heard.len() >= HEARD_MAX {
+            self.left_out += 1;
+            return false;
+        }
         let news = before.is_none_or(|(_, before)| {
             (&before.incarnation, before.enforced) != (&beat.incarnation, beat.enforced)
         });
@@ -76,6 +87,13 @@ impl Webhooks {
     pub(crate) fn tick(&mut self, now: Instant) {
         let silent = |at: &Instant| now.saturating_duration_since(*at) >= SILENCE_MAX;
         self.heard.retain(|_, (at, _)| !silent(at));
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out > 0 {
+            tracing::warn!(
+                left_out,
+                "heartbeats of more than {HEARD_MAX} webhooks heard: policies do not wait for the others; check who has the webhooks' login to NATS"
+            );
+        }
     }
 
     /// Nobody enforces anything, and that for long.

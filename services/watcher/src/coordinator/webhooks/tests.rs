@@ -25,6 +25,19 @@ fn after(beats: &[WebhookBeat]) -> (Webhooks, Instant) {
     (webhooks, now)
 }
 
+#[test]
+fn a_limited_number_of_webhooks_is_heard_at_once() {
+    let names: Vec<_> = (0..=HEARD_MAX).map(|n| format!("w{n:03}")).collect();
+    let beats: Vec<_> = names.iter().map(|name| beat(name, 5, 5)).collect();
+    let (mut webhooks, now) = after(&beats);
+    assert_eq!((webhooks.heard.len(), webhooks.left_out), (HEARD_MAX, 1));
+    assert!(webhooks.take_beat(beat("w000", 6, 6), now), "it is known");
+    let later = now + SILENCE_MAX;
+    webhooks.tick(later);
+    assert!(webhooks.take_beat(beat(&names[HEARD_MAX], 5, 5), later));
+    assert_eq!((webhooks.heard.len(), webhooks.left_out), (1, 0));
+}
+
 /// A policy at position 5 of the log `a`.
 #[test]
 fn a_policy_is_in_force_once_every_webhook_that_is_heard_is_called_for_it() {
