@@ -55,6 +55,8 @@ pub(super) mod code {
     /// The expected last sequence is another, which the server does not name. A replicated stream
     /// answers this also while another write that names the same subject is under way.
     pub(crate) const WRONG_LAST_SEQUENCE_IN_FLIGHT: u64 = 10164;
+    /// A consumer with this name exists, with a different configuration.
+    pub(crate) const CONSUMER_EXISTS: u64 = 10148;
     /// The stream has as many atomic batches under way as it allows.
     pub(crate) const BATCHES_IN_FLIGHT: u64 = 10210;
 }

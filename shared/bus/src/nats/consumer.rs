@@ -23,7 +23,7 @@ use rand::Rng;
 use serde_json::json;
 use tokio::time::{Instant, Sleep};
 
-use super::api::Api;
+use super::api::{Api, code};
 use crate::BusError;
 
 /// The time after which the server ends an unfilled pull.
@@ -86,6 +86,8 @@ pub(super) enum Lost {
 #[derive(Debug)]
 pub(super) struct Consumer {
     client: Client,
+    name: String,
+    config: serde_json::Value,
     next_subject: String,
     inbox: String,
     messages: Subscriber,
@@ -133,6 +135,8 @@ impl Consumer {
         let consumer = Self {
             client: client.clone(),
             next_subject: api.next_subject(&name),
+            name,
+            config,
             inbox,
             messages,
             pull_records: pass.pull_records,
@@ -143,6 +147,17 @@ impl Consumer {
             silence: Box::pin(tokio::time::sleep(SILENCE_MAX)),
         };
         Ok((consumer, waiting))
+    }
+
+    /// Returns true if the server has another consumer by this name. Whoever has the same login hears the name and may change
+    /// the consumer. Records are missing then that heartbeats count as delivered.
+    pub(super) fn is_changed(&self, api: &Api) -> impl Future<Output = bool> + Send + use<> {
+        let (api, name, config) = (api.clone(), self.name.clone(), self.config.clone());
+        async move {
+            // The server makes no other consumer where this one stands, and says so if they differ.
+            let made = api.create_consumer(&name, &config).await;
+            made.is_err_and(|error| error.code() == Some(code::CONSUMER_EXISTS))
+        }
     }
 
     /// Returns the next record, or the log's end. The future may be dropped without losing

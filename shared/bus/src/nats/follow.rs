@@ -225,7 +225,17 @@ impl LogReader {
                     ConsumerEvent::Record(delivered) => self.deliver(delivered).await?,
                     ConsumerEvent::Idle { scanned } => self.idle(scanned).await?,
                 },
-                _ = verify.tick() => self.verify(&mut verifier).await?,
+                _ = verify.tick() => {
+                    let is_changed = consumer.is_changed(&self.shared.api);
+                    self.verify(&mut verifier).await?;
+                    if verifier.is_consumer_due() && is_changed.await {
+                        tracing::warn!(
+                            "consumer of the log changed by somebody else: the log is read from its start again; check who has this service's login to NATS"
+                        );
+                        // Its heartbeats have moved the position beyond records that it left out.
+                        self.begin_again(RestartCause::Gap).await?;
+                    }
+                }
                 () = &mut lost => {
                     return Err(Lost::Gone("the connection to NATS was lost".to_owned()).into());
                 }

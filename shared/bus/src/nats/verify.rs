@@ -9,10 +9,16 @@ use crate::BusError;
 /// counts as out of reach.
 const UNVERIFIED_MAX: u32 = 3;
 
+/// The consumer itself is verified with every so many verifications: where there are several servers, each of these is a
+/// write of theirs.
+const CONSUMER_PERIOD: u32 = 4;
+
 /// The results of a session's verifications so far.
 #[derive(Debug, Default)]
 pub(super) struct Verifier {
     failed: u32,
+    /// Verifications since the consumer itself was verified.
+    since_consumer: u32,
     /// The reader's position at the last verification, if it was behind the log's end.
     behind: Option<Revision>,
 }
@@ -30,6 +36,12 @@ impl Verifier {
         }
         self.behind = behind;
         Ok(())
+    }
+
+    /// Returns true if the consumer itself is to be verified now, once for so many calls.
+    pub(super) fn is_consumer_due(&mut self) -> bool {
+        self.since_consumer = (self.since_consumer + 1) % CONSUMER_PERIOD;
+        self.since_consumer == 0
     }
 
     pub(super) fn failed(&mut self, error: &BusError) -> Result<(), Lost> {

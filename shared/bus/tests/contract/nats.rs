@@ -232,6 +232,42 @@ async fn awaited_records_that_are_purged_do_not_delay_a_reader_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_whose_consumer_somebody_changes_misses_nothing() {
+    let harness = Nats::start().await;
+    let writer = Writer::new(harness.client().await).await;
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
+    let first = writer.append(vec![put("a", "x", 1)]).await;
+    reader.caught_up_at(first).await;
+    let stranger = harness.stranger().await;
+    let list = format!("$JS.API.CONSUMER.LIST.{STREAM}");
+    let listed = within(stranger.request(list, "{}".into())).await.unwrap();
+    let listed: serde_json::Value = serde_json::from_slice(&listed.payload).unwrap();
+    let mut changed = 0;
+    for consumer in listed["consumers"].as_array().unwrap() {
+        let mut config = consumer["config"].clone();
+        config["filter_subjects"] = serde_json::json!([format!("ar.{CLUSTER}.ctl.none")]);
+        let name = config["name"].as_str().unwrap();
+        let subject = format!("$JS.API.CONSUMER.CREATE.{STREAM}.{name}");
+        let update = serde_json::json!({ "stream_name": STREAM, "config": config });
+        let updated = within(stranger.request(subject, update.to_string().into())).await;
+        let updated: serde_json::Value = serde_json::from_slice(&updated.unwrap().payload).unwrap();
+        assert!(updated["error"].is_null(), "{updated}");
+        changed += 1;
+    }
+    assert!(changed > 0);
+    let second = writer.append(vec![put("a", "y", 1)]).await;
+    let told = reader.until(|reader| reader.last >= second && reader.objects.len() == 2);
+    tokio::time::timeout(Duration::from_secs(12), told)
+        .await
+        .unwrap();
+    // A consumer that nobody changes is no reason to begin again.
+    let restarts = reader.restarts.len();
+    let quiet = reader.until(|reader| reader.restarts.len() > restarts || reader.away > 0);
+    let quiet = tokio::time::timeout(Duration::from_secs(10), quiet).await;
+    assert!(quiet.is_err(), "{:?}", reader.restarts);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_leave_nothing_behind() {
     let harness = Nats::start().await;
     let bus = harness.bus(harness.config()).await;
