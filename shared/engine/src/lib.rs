@@ -19,6 +19,7 @@
 //! | `policies`, `exceptions`, `kinds` | policies, exceptions and kinds in force, indexed |
 //! | `facts` | the interface to facts, and the facts of a cluster |
 //! | `incoming` | a request as it arrives |
+//! | `off_thread` | long work beside the other tasks of a runtime |
 //! | `review_work` | the work that one review may cause, and the threads for it |
 //! | `mutate_existing` | changes existing objects after a trigger |
 //! | `judge` | takes existing objects through the same policies |
@@ -57,6 +58,7 @@ pub mod incoming;
 pub mod judge;
 pub mod kinds;
 pub mod mutate_existing;
+mod off_thread;
 pub mod phase;
 pub mod policies;
 pub mod recorder;

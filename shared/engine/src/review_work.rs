@@ -16,11 +16,11 @@ use anteroom_functions::meter;
 #[cfg(test)]
 use anteroom_runtime::fair_quota::FairPermit;
 use anteroom_runtime::fair_quota::FairQuota;
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::{
     facts::{Deadline, RuleRequests},
     incoming::ReviewOwner,
+    off_thread::off_thread,
     rule_run::RuleRun,
 };
 
@@ -78,16 +78,6 @@ impl LongLane {
             Err(_) if self.0.would_exceed_part(&owner, 1) => Err(NoPlace::OwnReviews),
             Err(_) => Err(NoPlace::OtherReviews),
         }
-    }
-}
-
-/// Does work that may take long, on a thread that serves no other task meanwhile. In a single-threaded runtime, as of
-/// tests, the work runs on the only thread.
-pub(crate) fn off_thread<T>(work: impl FnOnce() -> T) -> T {
-    let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    match runtime {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
     }
 }
 

@@ -14,8 +14,8 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{Catalog, EntrySet, LogPosition};
 use crate::{
-    exceptions::Exceptions, kinds::Kinds, policies::PolicySet, recorder::SharedRecorder,
-    review_work::off_thread,
+    exceptions::Exceptions, kinds::Kinds, off_thread::off_thread, policies::PolicySet,
+    recorder::SharedRecorder,
 };
 
 /// The least time between two catalogs: entries that are created by the hundred are taken in

@@ -13,8 +13,9 @@ use crate::{
     drive::Driver,
     facts::{FactAnswer, FactResult, FactSource, RuleRequests},
     incoming::ReviewOwner,
+    off_thread::off_thread,
     policies::CompiledPolicy,
-    review_work::{REVIEW_STEPS_MAX, off_thread},
+    review_work::REVIEW_STEPS_MAX,
     rule::{RuleName, RuleResult},
     rule_run::{NamedRule, RuleRun},
 };

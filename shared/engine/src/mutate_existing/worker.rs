@@ -23,8 +23,9 @@ use crate::{
     catalog::Catalog,
     decide::Engine,
     incoming::ReviewOwner,
+    off_thread::off_thread,
     recorder::SharedRecorder,
-    review_work::{REVIEW_STEPS_MAX, SHORT_STEPS_MAX, off_thread},
+    review_work::{REVIEW_STEPS_MAX, SHORT_STEPS_MAX},
     rule::RuleName,
     violations::Violations,
 };

@@ -1,6 +1,6 @@
 //! Computes the JSON Patch between two documents, for the answer of an admission webhook.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The most operations of a patch that says where in a field documents differ.
 pub(super) const OPERATIONS_MAX: usize = 10_000;
@@ -50,10 +50,12 @@ impl Operations {
     }
 }
 
-type Fields = serde_json::Map<String, Value>;
-
 /// Compares the fields at the top.
-fn fields(before: &Fields, after: &Fields, made: &mut Operations) -> Result<(), TooMany> {
+fn fields(
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+    made: &mut Operations,
+) -> Result<(), TooMany> {
     let mut path = String::new();
     removed(before, after, &mut path, made)?;
     for (key, after) in after {
@@ -70,8 +72,8 @@ fn fields(before: &Fields, after: &Fields, made: &mut Operations) -> Result<(), 
 }
 
 fn removed(
-    before: &Fields,
-    after: &Fields,
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
     path: &mut String,
     made: &mut Operations,
 ) -> Result<(), TooMany> {
