@@ -59,9 +59,9 @@ mod tests {
         let known = of(later, json!({"term": 7, "holder": "w", "zone": "a"}));
         assert_eq!(decode(&known), Ok((7, "w".to_owned())));
         for (version, expected) in [
-            (later, "a watcher of protocol version 3"),
-            (PROTOCOL_VERSION, ""),
-            (PROTOCOL_VERSION - 1, ""),
+            (later, format!("a watcher of protocol version {later}")),
+            (PROTOCOL_VERSION, String::new()),
+            (PROTOCOL_VERSION - 1, String::new()),
         ] {
             let error = decode(&of(version, json!({"era": 7}))).unwrap_err();
             assert_eq!(unknown_holder(&error), expected, "{version}");

@@ -10,9 +10,9 @@
 //! Redirects are counted and never lead from https to http. Content that is named by its digest must have it. The watcher
 //! connects only to permitted addresses ([`allowed_addresses`]).
 //!
-//! `reqwest` makes the connections, and `http-auth` parses challenges. `oci-client` is not
-//! used. It reads manifests, errors and tokens without a limit, resolves names itself, and asks for a token wherever the
-//! registry says. So anyone who may create a Pod could exhaust a watcher's memory.
+//! `reqwest` makes the connections, and `http-auth` parses challenges. `oci-client` is not used. It reads manifests, errors
+//! and tokens without a limit, resolves names itself, and asks for a token wherever the registry says. So anyone who may
+//! create a Pod could exhaust a watcher's memory.
 
 mod allowed_addresses;
 mod args;

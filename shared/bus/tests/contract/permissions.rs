@@ -357,6 +357,13 @@ async fn a_stolen_login_makes_so_many_consumers_and_stops_no_reader() {
     reader.until(|reader| reader.last >= second).await;
 }
 
+async fn bus_of_a_watcher(deployed: &Deployed) -> Arc<dyn Bus> {
+    let login = deployed.login("watcher", "watcher");
+    let bus = Arc::new(NatsBus::connect(login).await.unwrap());
+    until(&*bus, Connection::Up).await;
+    bus
+}
+
 /// Subjects to which a reply would do harm. NATS lets each login name any reply subject.
 const HARMFUL_REPLIES: [&str; 8] = [
     "$JS.API.STREAM.DELETE.anteroom-default",
@@ -372,12 +379,7 @@ const HARMFUL_REPLIES: [&str; 8] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_reply_subject_gets_around_the_permissions_of_a_login() {
     let deployed = deployed().await;
-    let bus: Arc<dyn Bus> = Arc::new(
-        NatsBus::connect(deployed.login("watcher", "watcher"))
-            .await
-            .unwrap(),
-    );
-    until(&*bus, Connection::Up).await;
+    let bus = bus_of_a_watcher(&deployed).await;
     let mut beats = bus.subscribe(Channel::Writers).await.unwrap();
     let writer = Writer::new(Arc::clone(&bus)).await;
     writer.append(vec![put("v", "x", 1)]).await;
@@ -461,12 +463,7 @@ const DELIVERED: [&str; 14] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_consumer_delivers_to_a_subject_that_somebody_hears() {
     let deployed = deployed().await;
-    let bus: Arc<dyn Bus> = Arc::new(
-        NatsBus::connect(deployed.login("watcher", "watcher"))
-            .await
-            .unwrap(),
-    );
-    until(&*bus, Connection::Up).await;
+    let bus = bus_of_a_watcher(&deployed).await;
     let writer = Writer::new(Arc::clone(&bus)).await;
     writer
         .append(vec![put("v", "x", 1), put("v", "y", 1)])

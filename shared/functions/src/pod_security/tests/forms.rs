@@ -65,7 +65,7 @@ fn a_profile_without_a_type_is_of_none_that_is_allowed() {
     ]);
 }
 
-/// Of profiles, a message tells what is nowhere set only where nothing is set to anything else.
+/// A message names a missing profile only where no profile has a forbidden type.
 #[test]
 fn a_missing_seccomp_profile_is_told_only_if_none_is_wrong() {
     let two = |spec: Value, first: Value| {
