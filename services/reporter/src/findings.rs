@@ -1,10 +1,11 @@
 //! The findings on each object that some policy matches, and the objects with new findings. Pure.
 //!
-//! Objects are held up to a [limit](Limits): beyond it, the objects with the last UIDs are left out. So the same
-//! unchanged objects are always left out, whatever the order in which they are met.
+//! Objects are held up to a [limit](Limits): beyond it, the objects with the last UIDs of the namespace that takes the
+//! most are left out. So the same unchanged objects are always left out, whatever the order in which they are met.
 
 mod interned;
 mod left_out;
+mod shares;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -15,7 +16,11 @@ use std::{
 
 use anteroom_model::{ObjectKey, ViewId};
 
-use self::{interned::Interned, left_out::LeftOutObjects};
+use self::{
+    interned::{Internable, Interned},
+    left_out::LeftOutObjects,
+    shares::Shares,
+};
 use crate::{
     report::{ReportedSince, named},
     result::{ReportOutcome, ReportSubject, RuleResult},
@@ -76,6 +81,12 @@ impl ObjectFindings {
         let texts = self.subject.uid.len() + self.subject.name.len();
         size_of::<Self>() + texts + self.findings.len() * size_of::<Finding>()
     }
+
+    /// The bytes of the findings and their results, as if no other object shared these.
+    fn bytes_alone(&self) -> usize {
+        let results = self.findings.iter().map(|finding| finding.result.bytes());
+        self.bytes() + results.sum::<usize>()
+    }
 }
 
 /// The limits of the findings in memory.
@@ -108,8 +119,7 @@ pub(crate) struct Findings {
     scans: HashSet<Arc<PolicyScan>>,
     /// Texts that subjects share: kinds, versions and namespaces.
     texts: Interned<str>,
-    /// Objects of this UID, and of all that come after it, are left out.
-    horizon: Option<Arc<str>>,
+    shares: Shares,
     left_out: LeftOutObjects,
     /// Objects that changed since they were last taken, or that are gone.
     changed: BTreeSet<ReportSubject>,
@@ -141,7 +151,7 @@ impl Findings {
         if results.is_empty() {
             return self.forget(&subject.uid, scan);
         }
-        if self.is_beyond(&subject.uid) {
+        if self.shares.is_beyond(&subject.namespace, &subject.uid) {
             let scan = self.scan(scan);
             return self.left_out.put(&subject.uid, &scan);
         }
@@ -157,17 +167,11 @@ impl Findings {
             }
         }
         let scan = self.scan(scan);
-        if !self.objects.contains_key(&subject.uid) {
-            let subject = self.shared(subject);
-            self.keep(ObjectFindings {
-                subject,
-                findings: Vec::new(),
-            });
-        }
-        let Some(of_object) = self.objects.get_mut(&subject.uid) else {
-            return;
-        };
-        self.bytes = self.bytes.saturating_sub(of_object.bytes());
+        let known = self.take(&subject.uid);
+        let mut of_object = known.unwrap_or_else(|| ObjectFindings {
+            subject: self.shared(subject),
+            findings: Vec::new(),
+        });
         let range = of_object.range(&scan);
         let known = &of_object.findings[range.clone()];
         let same =
@@ -192,10 +196,10 @@ impl Findings {
         for gone in of_object.findings.splice(range, findings) {
             self.results.release(&gone.result);
         }
-        self.bytes += of_object.bytes();
         if !self.changed.contains(&of_object.subject) {
             self.changed.insert(of_object.subject.clone());
         }
+        self.keep(of_object);
         self.hold_limits();
     }
 
@@ -231,10 +235,9 @@ impl Findings {
 
     /// Removes these scans' findings on an object, and the object itself if no finding is left.
     fn narrow(&mut self, uid: &str, is_gone: impl Fn(&PolicyScan) -> bool) {
-        let Some(mut of_object) = self.objects.remove(uid) else {
+        let Some(mut of_object) = self.take(uid) else {
             return;
         };
-        self.bytes = self.bytes.saturating_sub(of_object.bytes());
         let gone = of_object
             .findings
             .extract_if(.., |finding| is_gone(&finding.scan));
@@ -250,16 +253,19 @@ impl Findings {
     }
 
     fn keep(&mut self, of_object: ObjectFindings) {
+        let ReportSubject { namespace, uid, .. } = &of_object.subject;
         self.bytes += of_object.bytes();
-        self.objects
-            .insert(Arc::clone(&of_object.subject.uid), of_object);
+        self.shares.add(namespace, uid, of_object.bytes_alone());
+        self.objects.insert(Arc::clone(uid), of_object);
     }
 
-    /// Returns whether the object is left out, because of the limit.
-    fn is_beyond(&self, uid: &str) -> bool {
-        self.horizon
-            .as_deref()
-            .is_some_and(|horizon| uid >= horizon)
+    /// Removes the object, until it is [kept](Self::keep) again.
+    fn take(&mut self, uid: &str) -> Option<ObjectFindings> {
+        let of_object = self.objects.remove(uid)?;
+        let namespace = &of_object.subject.namespace;
+        self.bytes = self.bytes.saturating_sub(of_object.bytes());
+        self.shares.remove(namespace, uid, of_object.bytes_alone());
+        Some(of_object)
     }
 
     /// Returns the bytes of all findings, about.
@@ -267,19 +273,18 @@ impl Findings {
         self.bytes + self.results.bytes() + self.texts.bytes()
     }
 
-    /// Leaves out the objects with the last UIDs until the limits hold.
+    /// Leaves out the last objects of the namespaces that take the most until the limits hold.
     fn hold_limits(&mut self) {
         while self.objects.len() > self.limits.objects_max || self.bytes() > self.limits.bytes_max {
-            let Some((uid, of_object)) = self.objects.pop_last() else {
+            let last = self.shares.leave_out_last();
+            let Some(of_object) = last.and_then(|uid| self.take(&uid)) else {
                 return;
             };
-            self.bytes = self.bytes.saturating_sub(of_object.bytes());
             for finding in &of_object.findings {
-                self.left_out.put(&uid, &finding.scan);
+                self.left_out.put(&of_object.subject.uid, &finding.scan);
                 self.results.release(&finding.result);
             }
             self.gone(&of_object.subject);
-            self.horizon = Some(uid);
         }
     }
 
@@ -287,14 +292,14 @@ impl Findings {
     /// changes, so that no object comes and goes at the limit. Returns whether they may be taken in from now on: then
     /// all objects have to be judged.
     pub(crate) fn reopen(&mut self) -> bool {
-        if self.horizon.is_none() {
+        if !self.shares.has_horizon() {
             return false;
         }
         let (objects_max, bytes_max) = (self.limits.objects_max, self.limits.bytes_max);
         let has_objects = self.objects.len() <= objects_max - objects_max.div_ceil(ROOM);
         let has_room = has_objects && self.bytes() <= bytes_max - bytes_max.div_ceil(ROOM);
         if has_room {
-            self.horizon = None;
+            self.shares.reopen();
         }
         has_room
     }

@@ -321,6 +321,7 @@ impl Incoming for Review<'_> {
         let request = AdmissionRequest::new(Value::Object(request));
         request
             .map(|request| request.arrived(self.arrival))
+            .map(|request| request.of_review_bytes(self.bytes()))
             .map_err(|error| malformed(error.to_string()))
     }
 }

@@ -356,7 +356,7 @@ fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions 
     match policy.conditions(request) {
         Conditions::Failed(error)
             if policy.failure_policy() == FailurePolicy::Ignore
-                && !error.is_caused_by_request(false) =>
+                && !error.is_caused_by_request(false, false) =>
         {
             let error = match is_about_a_secret(request) {
                 true => format!("{} {WITHHELD}", ErrorCode::CEL_FAILED),

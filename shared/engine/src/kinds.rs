@@ -132,7 +132,14 @@ mod tests {
                 .map(|name| format!("{}/{}/{}", name.group, name.version, name.resource))
                 .collect()
         };
-        assert_eq!(covered("Pod"), ["/v1/pods", "/v1/pods/ephemeralcontainers"]);
+        assert_eq!(
+            covered("Pod"),
+            [
+                "/v1/pods",
+                "/v1/pods/ephemeralcontainers",
+                "/v1/pods/resize"
+            ]
+        );
         assert_eq!(covered("Pod/exec"), ["/v1/pods/exec"]);
         assert_eq!(
             covered("Ingress"),

@@ -207,6 +207,7 @@ impl<'a> RuleRun<'a> {
             outcome: RuleOutcome::Error(error),
             action: self.rule.rule.action(),
             facts: Vec::new(),
+            is_of_large_request: false,
             excepted_by: Vec::new(),
             changed: Vec::new(),
             properties: BTreeMap::new(),

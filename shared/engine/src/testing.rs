@@ -28,7 +28,7 @@ pub fn kind(gvr: [&str; 3], kind: &str, subresources: &[&str]) -> KindRecord {
 
 /// Pods, Services, Deployments, and Ingresses of two versions.
 pub fn kinds() -> Kinds {
-    let pod = ["ephemeralcontainers", "exec", "status"];
+    let pod = ["ephemeralcontainers", "exec", "resize", "status"];
     let ingress = |version| {
         kind(
             ["networking.k8s.io", version, "ingresses"],

@@ -161,9 +161,12 @@ pub(crate) fn action(rule: &Rule, report: &RuleReport) -> FailureAction {
 /// Returns whether an outcome that is an error admits. One that the request's own size leads to never does: otherwise
 /// large objects would get past the policy.
 pub(crate) fn ignores_errors(policy: &Policy, report: &RuleReport) -> bool {
-    let reads_facts = !report.facts.is_empty();
-    policy.failure_policy() == FailurePolicy::Ignore
-        && !matches!(&report.outcome, RuleOutcome::Error(error) if error.is_caused_by_request(reads_facts))
+    let (reads_facts, is_large) = (!report.facts.is_empty(), report.is_of_large_request);
+    let is_caused_by_request = match &report.outcome {
+        RuleOutcome::Error(error) => error.is_caused_by_request(reads_facts, is_large),
+        _ => false,
+    };
+    policy.failure_policy() == FailurePolicy::Ignore && !is_caused_by_request
 }
 
 impl Consequence {
@@ -338,22 +341,28 @@ mod tests {
             found: 1_001,
             of_request,
         };
-        // Without facts, and with one.
+        // Without facts, with one, and with one for a large request.
         for (error, expected) in [
-            (RuleError::ReviewTooCostly, [refuses, refuses]),
-            (RuleError::ReviewsOverPart, [refuses, refuses]),
-            (RuleError::TooManyFacts, [refuses, refuses]),
-            (elements(true), [refuses, refuses]),
-            (elements(false), [warns, warns]),
-            (RuleError::TooManyElementsInAll, [refuses, warns]),
-            (RuleError::TooMuchPatched, [refuses, warns]),
-            (RuleError::OutOfTime, [warns, warns]),
+            (RuleError::ReviewTooCostly, [refuses, refuses, refuses]),
+            (RuleError::ReviewsOverPart, [refuses, refuses, refuses]),
+            (RuleError::TooManyFacts, [refuses, refuses, refuses]),
+            (elements(true), [refuses, refuses, refuses]),
+            (elements(false), [refuses, warns, refuses]),
+            (RuleError::TooManyElementsInAll, [refuses, warns, refuses]),
+            (RuleError::TooMuchPatched, [refuses, warns, refuses]),
+            (RuleError::OutOfTime, [warns, warns, warns]),
         ] {
-            for (facts, expected) in [Vec::new(), vec![fact()]].into_iter().zip(expected) {
+            let cases = [
+                (Vec::new(), false),
+                (vec![fact()], false),
+                (vec![fact()], true),
+            ];
+            for ((facts, is_of_large_request), expected) in cases.into_iter().zip(expected) {
                 let report = RuleReport {
                     outcome: RuleOutcome::Error(error.clone()),
                     action: FailureAction::Enforce,
                     facts,
+                    is_of_large_request,
                     excepted_by: Vec::new(),
                     changed: Vec::new(),
                     properties: BTreeMap::new(),

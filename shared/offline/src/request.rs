@@ -106,6 +106,8 @@ pub(crate) fn request(
     }
     let mut request = AdmissionRequest::new(root.remove("request").unwrap_or_default())?
         .with_namespace_labels(namespace_labels);
+    let review_bytes = request.value().to_string().len();
+    request = request.of_review_bytes(review_bytes);
     if !user.is_known {
         request = request.by_unknown_user();
     }

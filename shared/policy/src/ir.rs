@@ -43,7 +43,7 @@ pub use driver::Driver;
 pub use exception::PolicyException;
 pub use filters::{FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters};
 pub use manifest::MANIFEST_DEPTH_MAX;
-pub use matching::{KindPattern, RegisteredKinds, ResourcePattern, ServedKind};
+pub use matching::{KindPattern, POD_SUBRESOURCES, RegisteredKinds, ResourcePattern, ServedKind};
 pub use mutate_existing::ChangedObject;
 pub use policy::{NotRun, Policy};
 pub use policy_kind::PolicyKind;
@@ -52,7 +52,7 @@ pub use reference::{
     CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactSubject, KeptRead,
     NamedObject, Reference, ResolvedApiCall, WRITER,
 };
-pub use request::{AdmissionRequest, RequestError};
+pub use request::{AdmissionRequest, LARGE_REQUEST_BYTES_MIN, RequestError};
 pub use rule::{FailureAction, Rule};
 pub use settings::{FailurePolicy, Reporting};
 pub use template::{VariableError, VariableErrorKind};

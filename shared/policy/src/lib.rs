@@ -74,10 +74,10 @@ pub use ir::{
     AdmissionRequest, CALLS, CALLS_DECLARED, CALLS_OFF, COMPILE_STEPS_MAX, ChangedObject,
     CollectionReference, Driver, FIELD_MANAGER, FILTERS_MAX, FactSubject, FailureAction,
     FailurePolicy, FilterError, FilterProblem, Filtered, ImageCredentials, KeptRead, KindPattern,
-    MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, Phase, Policy, PolicyException, PolicyKind,
-    Problem, Reference, RegisteredKinds, Reporting, RequestError, ResolvedApiCall, ResourceFilters,
-    ResourcePattern, Rule, SecretName, ServedKind, VariableError, VariableErrorKind, WRITER,
-    service_answer,
+    LARGE_REQUEST_BYTES_MIN, MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, POD_SUBRESOURCES,
+    Phase, Policy, PolicyException, PolicyKind, Problem, Reference, RegisteredKinds, Reporting,
+    RequestError, ResolvedApiCall, ResourceFilters, ResourcePattern, Rule, SecretName, ServedKind,
+    VariableError, VariableErrorKind, WRITER, service_answer,
 };
 pub use permit::{Call, Permit, Refusal};
 pub use prepare::{compile, compile_for};

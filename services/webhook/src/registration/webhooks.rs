@@ -8,8 +8,9 @@
 //! | other, of a namespace | its namespace alone; one webhook for each failure policy, with the longest timeout |
 //!
 //! Namespaces whose policies lead to the same rules share one webhook. Beyond [`NAMESPACE_WEBHOOKS_MAX`] the
-//! remaining ones share a webhook with united rules. So whatever a tenant writes, no request of a namespace without
-//! policies is sent for it.
+//! remaining ones share webhooks with united rules: those that name the same versions of resources share one. So
+//! whatever a tenant writes, no request of a namespace without policies is sent for it, and objects are converted for a
+//! namespace as its own policies say.
 //!
 //! A list of resources has a limit of bytes. Policies whose resources would make the list too long are called for all resources
 //! by a second webhook, for their namespaces: the index finds them. The API server converts a request to a version that a
@@ -23,12 +24,16 @@ use anteroom_engine::{
     policies::{CompiledPolicy, PolicySet, WebhookClass},
 };
 use anteroom_model::ObjectKey;
-use anteroom_policy::{KindPattern, Operation, Phase, RegisteredKinds};
+use anteroom_policy::{KindPattern, Operation, POD_SUBRESOURCES, Phase, RegisteredKinds};
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 
 /// Webhooks of namespaces in one configuration. Each is about 3 KiB with the authority of our certificate, and
 /// the API server takes objects of 1.5 MiB.
 pub(super) const NAMESPACE_WEBHOOKS_MAX: usize = 128;
+
+/// Webhooks with united rules for each failure policy. Each has the namespaces whose policies name the same versions of
+/// resources that are served in several; further ones share the last.
+const UNITED_WEBHOOKS_MAX: usize = 8;
 
 /// Bytes of the rules of a namespace, as JSON. Policies that do not fit are called for all resources of it.
 const NAMESPACE_RULES_BYTES_MAX: usize = 8 * 1024;
@@ -38,9 +43,6 @@ const SHARED_RULES_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of the rules of all cluster-wide webhooks, as JSON. With more, those of all timeouts share a webhook.
 const CLUSTER_RULES_BYTES_MAX: usize = 256 * 1024;
-
-/// A rule on all resources covers this subresource too.
-const EPHEMERAL_CONTAINERS: &str = "pods/ephemeralcontainers";
 
 /// The resources that a webhook is called for, with the operations of each.
 pub(super) type Operations = BTreeMap<ResourceName, BTreeSet<Operation>>;
@@ -426,16 +428,64 @@ fn shared(
         of_all_resources: webhooks.of_all_resources,
     };
     if kept.len() + beyond.of_all_resources.len() > max {
+        let united_max = (max / 16).clamp(1, UNITED_WEBHOOKS_MAX);
         // Webhooks with few resources stay separate.
         kept.sort_by_key(|webhook| webhook.operations.len());
-        for webhook in kept.split_off(max.saturating_sub(4)) {
-            let ignore = webhook.class.ignore;
-            beyond.add(ignore, webhook, SHARED_RULES_BYTES_MAX, kinds);
-        }
+        let remaining = kept.split_off(max.saturating_sub(2 * (united_max + 1)));
+        unite_by_version(&mut beyond, remaining, united_max, kinds);
     }
     kept.extend(beyond.into_values());
     kept.sort_by_cached_key(|webhook| (webhook.class.ignore, webhook.name()));
     kept.into_iter()
+}
+
+/// Unites webhooks that name the same versions of resources, in at most `max` webhooks for each failure policy.
+fn unite_by_version(
+    united: &mut Webhooks<(bool, Operations)>,
+    webhooks: Vec<ObjectWebhook>,
+    max: usize,
+    kinds: &Kinds,
+) {
+    let convertible = Convertible::of(kinds);
+    for webhook in webhooks {
+        let ignore = webhook.class.ignore;
+        let mut by_version = webhook.operations.clone();
+        by_version.retain(|name, _| convertible.is_named(name));
+        let mut key = (ignore, by_version);
+        let of_same_action = united.listed.keys().filter(|key| key.0 == ignore);
+        if !united.listed.contains_key(&key) && of_same_action.clone().count() == max {
+            key = of_same_action.last().cloned().unwrap_or(key);
+        }
+        united.add(key, webhook, SHARED_RULES_BYTES_MAX, kinds);
+    }
+}
+
+/// The resources that are served in several versions or groups, between which the API server may convert objects.
+struct Convertible {
+    groups: BTreeSet<String>,
+    resources: BTreeSet<String>,
+}
+
+impl Convertible {
+    fn of(kinds: &Kinds) -> Self {
+        let mut groups_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for name in kinds.names() {
+            groups_of.entry(name.resource).or_default().push(name.group);
+        }
+        groups_of.retain(|_, groups| groups.len() > 1);
+        Self {
+            groups: groups_of.values().flatten().cloned().collect(),
+            resources: groups_of.into_keys().collect(),
+        }
+    }
+
+    /// Returns whether a name in a rule may name one of them.
+    fn is_named(&self, name: &ResourceName) -> bool {
+        match name.resource.contains('*') {
+            true => name.group == "*" || self.groups.contains(&name.group),
+            false => self.resources.contains(&name.resource),
+        }
+    }
 }
 
 /// Returns true if a webhook that is called for `all` is called for `some`.
@@ -499,8 +549,11 @@ fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
     }
     let parts = [&*pattern.group, &pattern.version, &pattern.kind];
     match (parts, &*pattern.subresource) {
-        // In the API server `*` excludes subresources; in a policy it includes `ephemeralcontainers`.
-        (["*", "*", "*"], "") => ["*", EPHEMERAL_CONTAINERS].map(everything).to_vec(),
+        // In the API server `*` excludes subresources; in a policy it includes some of Pods.
+        (["*", "*", "*"], "") => {
+            let of_pods = POD_SUBRESOURCES.map(|name| everything(&format!("pods/{name}")));
+            std::iter::once(everything("*")).chain(of_pods).collect()
+        }
         (["*", "*", "*"], "*") => vec![everything("*/*")],
         _ => match kinds.covered_by(pattern) {
             covered if covered.is_empty() => to_come(pattern, kinds).into_iter().collect(),

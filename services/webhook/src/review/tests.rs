@@ -1,3 +1,4 @@
+use anteroom_policy::LARGE_REQUEST_BYTES_MIN;
 use serde_json::{Value, json};
 
 use super::*;
@@ -30,6 +31,26 @@ fn a_review_is_read() {
     assert_eq!(review.head.kind.kind, "Ingress");
     assert_eq!(review.head.resource.resource, "ingresses");
     assert_eq!(review.request(&RequestParts::ALL).unwrap().name(), "a");
+}
+
+#[test]
+fn a_request_is_large_by_what_came_and_not_by_what_policies_read() {
+    let bytes_without = {
+        let body = with("/request/object/note", json!(""));
+        Review::parse(body.as_bytes()).unwrap().bytes()
+    };
+    for (bytes, is_large) in [
+        (LARGE_REQUEST_BYTES_MIN - 1, false),
+        (LARGE_REQUEST_BYTES_MIN, true),
+    ] {
+        let note = "a".repeat(bytes - bytes_without);
+        let body = with("/request/object/note", json!(note));
+        let review = Review::parse(body.as_bytes()).unwrap();
+        for parts in [RequestParts::ALL, RequestParts::default()] {
+            let request = review.request(&parts).unwrap();
+            assert_eq!(request.is_large(), is_large, "{bytes} bytes");
+        }
+    }
 }
 
 #[test]

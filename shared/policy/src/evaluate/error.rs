@@ -121,13 +121,18 @@ impl RuleError {
         }
     }
 
-    /// Returns whether the error is about a limit that the request's own content exceeds. An error of a rule that reads
-    /// facts may be about these, which its sender does not choose.
-    pub fn is_caused_by_request(&self, reads_facts: bool) -> bool {
+    /// Returns whether the error is about a limit that the request's own content exceeds. A rule that reads facts may
+    /// exceed it because of these, which the request's sender does not choose, unless the request is
+    /// [large](crate::LARGE_REQUEST_BYTES_MIN): its sender could make it smaller.
+    pub fn is_caused_by_request(&self, reads_facts: bool, is_large: bool) -> bool {
         match self {
-            Self::ReviewTooCostly | Self::ReviewsOverPart | Self::TooManyFacts => true,
-            Self::TooManyElements { of_request, .. } => *of_request,
-            _ => !reads_facts && self.code() == ErrorCode::BUDGET_EXCEEDED,
+            Self::ReviewTooCostly
+            | Self::ReviewsOverPart
+            | Self::TooManyFacts
+            | Self::TooManyElements {
+                of_request: true, ..
+            } => true,
+            _ => self.code() == ErrorCode::BUDGET_EXCEEDED && (is_large || !reads_facts),
         }
     }
 

@@ -107,6 +107,7 @@ impl<'a> Evaluation<'a> {
                 outcome,
                 action: self.action,
                 facts: self.state.facts.record(),
+                is_of_large_request: self.now.request.is_large(),
                 excepted_by: match &self.now.excepted {
                     Some(excepted) if self.now.is_exempted => excepted.names(),
                     _ => Vec::new(),

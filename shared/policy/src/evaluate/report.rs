@@ -71,6 +71,8 @@ pub struct RuleReport {
     pub action: FailureAction,
     /// The facts, in the order in which they were asked for.
     pub facts: Vec<FactRead>,
+    /// The request is [large](crate::LARGE_REQUEST_BYTES_MIN).
+    pub is_of_large_request: bool,
     /// The exceptions by which it was skipped, if it was, as [`PolicyException::name`](crate::PolicyException::name) has them.
     pub excepted_by: Vec<String>,
     /// The existing objects to write, for a rule with `mutate.targets`, without those that were

@@ -13,7 +13,7 @@ mod users;
 
 pub(crate) use constraints::{Constraints, ResourceRule};
 pub(crate) use filter::{Filter, Filters, Match};
-pub use kind::{KindPattern, ResourcePattern, ServedKind};
+pub use kind::{KindPattern, POD_SUBRESOURCES, ResourcePattern, ServedKind};
 pub(crate) use matches::Matches;
 pub use registration::RegisteredKinds;
 pub(crate) use roles::{BINDINGS_OF_USER, names_of_user, roles_of};

@@ -20,6 +20,10 @@ const IMAGES: &str = "images";
 /// The fields of a request that hold the roles of its user.
 const ROLES: [&str; 2] = ["roles", "clusterRoles"];
 
+/// The bytes of a review from which on its request is large: its sender could make it smaller. One of a Pod has about
+/// 6,000.
+pub const LARGE_REQUEST_BYTES_MIN: usize = 16 * 1024;
+
 /// The reason why a value is not an admission request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
@@ -59,6 +63,8 @@ pub struct AdmissionRequest {
     /// The labels of the namespace; null if they were not given.
     namespace_labels: Value,
     arrival: Option<Arrival>,
+    /// The bytes of its review; 0 if they are unknown.
+    review_bytes: usize,
     /// The schema of its kind, if that is none of Kubernetes' own.
     schema: Option<Arc<ObjectSchema>>,
     subresource: String,
@@ -124,6 +130,7 @@ impl AdmissionRequest {
             namespace,
             namespace_labels: Value::Null,
             arrival: None,
+            review_bytes: 0,
             schema: None,
             root: root(request),
             operation,
@@ -318,6 +325,11 @@ impl AdmissionRequest {
         self.object()
             .or_else(|| self.old_object())
             .unwrap_or(&Value::Null)
+    }
+
+    /// Returns whether it is large: see [`LARGE_REQUEST_BYTES_MIN`].
+    pub fn is_large(&self) -> bool {
+        self.review_bytes >= LARGE_REQUEST_BYTES_MIN
     }
 
     /// The `request` as it came.

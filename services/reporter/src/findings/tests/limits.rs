@@ -155,6 +155,58 @@ fn large_objects_are_left_out_by_their_bytes() {
     );
 }
 
+fn within(namespace: &str, uid: &str) -> ReportSubject {
+    ReportSubject {
+        namespace: namespace.into(),
+        ..subject(uid)
+    }
+}
+
+/// The UIDs of the objects of a namespace.
+fn uids_within(findings: &Findings, namespace: &str) -> Vec<String> {
+    let all = findings.all();
+    let of_namespace = all.keys().filter(|one| &*one.namespace == namespace);
+    of_namespace.map(|one| one.uid.to_string()).collect()
+}
+
+#[test]
+fn a_namespace_with_many_objects_leaves_out_its_own_alone() {
+    let mut findings = limited(10, usize::MAX);
+    let many = || (0..20).map(|n| within("many", &format!("a{n:02}")));
+    let few = || (0..3).map(|n| within("few", &format!("b{n}")));
+    for subject in many().chain(few()) {
+        findings.put(&subject, &scan("p"), pass(), 1);
+    }
+    assert_eq!(uids_within(&findings, "few").len(), 3);
+    let expected: Vec<String> = (0..7).map(|n| format!("a{n:02}")).collect();
+    assert_eq!(uids_within(&findings, "many"), expected);
+    assert_eq!(findings.left_out(), 13);
+    // Once the few are gone there is room, and the many are taken in again.
+    for subject in few() {
+        findings.forget(&subject.uid, &scan("p"));
+    }
+    assert!(findings.reopen());
+    many().for_each(|subject| findings.put(&subject, &scan("p"), pass(), 1));
+    assert_eq!(uids_within(&findings, "many").len(), 10);
+}
+
+#[test]
+fn a_namespace_with_long_messages_leaves_out_its_own_objects_alone() {
+    let mut findings = limited(usize::MAX, 20_000);
+    for n in 0..20 {
+        findings.put(&within("few", &format!("z{n}")), &scan("p"), pass(), 1);
+        let mut long = result("r", ReportOutcome::Fail);
+        long.message = format!("{n}").repeat(1_000).into();
+        let subject = within("long", &format!("a{n:02}"));
+        findings.put(&subject, &scan("p"), vec![long], 1);
+    }
+    assert_eq!(uids_within(&findings, "few").len(), 20);
+    let left = uids_within(&findings, "long").len();
+    assert!(left > 0 && left < 20, "{left}");
+    assert_eq!(findings.left_out(), 20 - left);
+    assert!(findings.bytes() <= 20_000);
+}
+
 /// An object, a policy, and how long what it says is; 0: it says nothing.
 type Put = (u8, u8, usize);
 
@@ -196,5 +248,26 @@ proptest! {
         prop_assert_eq!(findings.all(), with(count).all());
         prop_assert_eq!(findings.left_out(), objects.len() - count);
         prop_assert_eq!(findings.bytes(), with(count).bytes());
+    }
+
+    /// That holds for the objects of several namespaces too.
+    #[test]
+    fn which_objects_of_namespaces_are_left_out_does_not_depend_on_their_order(
+        objects in prop::collection::btree_set((0..4_u8, 0..12_u8), 1..40),
+        order in any::<u64>(),
+        objects_max in 1..30_usize,
+    ) {
+        let left = |objects: &[(u8, u8)]| {
+            let mut findings = limited(objects_max, usize::MAX);
+            for (namespace, object) in objects {
+                let subject = within(&format!("n{namespace}"), &format!("{namespace}-{object:02}"));
+                findings.put(&subject, &scan("p"), pass(), 1);
+            }
+            (uids(&findings), findings.left_out())
+        };
+        let objects: Vec<(u8, u8)> = objects.into_iter().collect();
+        let mut shuffled = objects.clone();
+        shuffled.sort_by_key(|one| xxhash_rust::xxh3::xxh3_64_with_seed(format!("{one:?}").as_bytes(), order));
+        prop_assert_eq!(left(&shuffled), left(&objects));
     }
 }

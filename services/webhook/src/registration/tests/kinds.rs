@@ -11,7 +11,7 @@ fn webhooks_name_the_resources_of_the_policies_kinds() {
         of(&["Pod"]),
         // And what makes Pods, as far as it is served.
         [
-            "/v1 pods,pods/ephemeralcontainers CREATE,UPDATE",
+            "/v1 pods,pods/ephemeralcontainers,pods/resize CREATE,UPDATE",
             "apps/v1 deployments CREATE,UPDATE",
         ]
     );
@@ -27,7 +27,10 @@ fn webhooks_name_the_resources_of_the_policies_kinds() {
         of(&["apps/v1/Deployment/scale"]),
         ["apps/v1 deployments/scale CREATE,UPDATE"]
     );
-    assert_eq!(of(&["*"]), ["*/* *,pods/ephemeralcontainers CREATE,UPDATE"]);
+    assert_eq!(
+        of(&["*"]),
+        ["*/* *,pods/ephemeralcontainers,pods/resize CREATE,UPDATE"]
+    );
     assert_eq!(of(&["*/*"]), ["*/* */* CREATE,UPDATE"]);
     assert_eq!(of(&["*", "*/*"]), ["*/* */* CREATE,UPDATE"]);
 }

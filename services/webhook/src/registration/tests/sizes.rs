@@ -5,6 +5,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 use proptest::prelude::*;
 
 use super::*;
+use crate::registration::webhooks::NAMESPACE_WEBHOOKS_MAX;
 
 /// Kinds of groups that nobody serves.
 fn unserved(numbers: std::ops::Range<usize>) -> Vec<String> {
@@ -122,6 +123,59 @@ fn policies_that_name_too_many_kinds_are_called_for_all_resources_of_their_names
         5,
         "with those of policies and of the proof"
     );
+}
+
+/// A tenant that names another version of a resource takes no conversions of its objects from others.
+#[test]
+fn namespaces_that_share_a_webhook_name_the_same_versions() {
+    let ingress = |version: &str| format!("networking.k8s.io/{version}/Ingress");
+    // As many namespaces as have webhooks of their own, and more, with fewer resources.
+    let mut policies: Vec<_> = (0..150)
+        .map(|at| naming(&format!("few{at}"), &unserved(at..at + 1), "Fail", 10))
+        .collect();
+    for (at, (namespace, version)) in [
+        ("old", "v1beta1"),
+        ("other-old", "v1beta1"),
+        ("new", "v1"),
+        ("both", "*"),
+        ("none", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut kinds = unserved(200 + 5 * at..205 + 5 * at);
+        kinds.extend((!version.is_empty()).then(|| ingress(version)));
+        policies.push(naming(namespace, &kinds, "Fail", 10));
+    }
+    let made = made(&set_of_all(&policies));
+    assert!(made.webhooks.len() <= 2 + NAMESPACE_WEBHOOKS_MAX);
+    let versions = |namespace: &str| -> Vec<String> {
+        let is_called = |webhook: &&MutatingWebhook| {
+            let selector = webhook.namespace_selector.as_ref();
+            let expressions = selector.and_then(|selector| selector.match_expressions.as_ref());
+            let mut values = expressions
+                .into_iter()
+                .flatten()
+                .flat_map(|one| &one.values);
+            values.any(|values| values.iter().any(|value| value == namespace))
+        };
+        let called: Vec<_> = made.webhooks.iter().filter(is_called).collect();
+        assert_eq!(called.len(), 1, "{namespace}");
+        let rules = called[0].rules.iter().flatten();
+        let ingresses = rules.filter(|rule| {
+            rule.resources
+                .as_ref()
+                .is_some_and(|resources| resources.iter().any(|name| name == "ingresses"))
+        });
+        ingresses
+            .flat_map(|rule| rule.api_versions.clone().unwrap_or_default())
+            .collect()
+    };
+    assert_eq!(versions("old"), ["v1beta1"]);
+    assert_eq!(versions("other-old"), ["v1beta1"]);
+    assert_eq!(versions("new"), ["v1"]);
+    assert_eq!(versions("both"), ["v1", "v1beta1"]);
+    assert_eq!(versions("none"), [""; 0]);
 }
 
 /// Cluster-wide policies are not limited to a namespace, and the configuration is not less so.

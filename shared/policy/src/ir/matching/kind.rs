@@ -7,6 +7,10 @@ use anteroom_model::KindRecord;
 
 use crate::ir::AdmissionRequest;
 
+/// Subresources that change the containers of a Pod: a rule on Pods is one on these too, since users would get around it
+/// otherwise. Kyverno 1.18 does so for the first alone.
+pub const POD_SUBRESOURCES: [&str; 2] = ["ephemeralcontainers", "resize"];
+
 /// A kind that the API server serves, or that a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedKind<'a> {
@@ -143,10 +147,11 @@ impl KindPattern {
             resource,
             subresource,
         } = served;
-        // What is said of Pods themselves is said of their ephemeral containers too.
+        // What is said of Pods themselves is said of what changes their containers too.
         let of_pod = self.resource.is_none()
             && self.subresource.is_empty()
-            && (group, version, kind, subresource) == ("", "v1", "Pod", "ephemeralcontainers");
+            && (group, version, kind) == ("", "v1", "Pod")
+            && POD_SUBRESOURCES.contains(&subresource);
         wildcard::matches(&self.group, group)
             && wildcard::matches(&self.kind, kind)
             && self.is_of_resource(resource)
@@ -283,6 +288,8 @@ mod tests {
                 "{pattern}"
             );
         }
+        assert!(covers("Pod", "", "v1", "Pod", "resize"));
+        assert!(!covers("Pod/exec", "", "v1", "Pod", "resize"));
         assert!(covers("Pod/exec", "", "v1", "Pod", "exec"));
         assert!(covers("*/scale", "apps", "v1", "Deployment", "scale"));
         assert!(covers("*/*", "apps", "v1", "Deployment", "status"));

@@ -51,6 +51,13 @@ impl AdmissionRequest {
         self
     }
 
+    /// Sets the bytes of the review that it came in.
+    #[must_use]
+    pub fn of_review_bytes(mut self, bytes: usize) -> Self {
+        self.review_bytes = bytes;
+        self
+    }
+
     /// Sets another value in the context that variables are resolved in, for tests of policies. `path` begins
     /// with `request` or another name that stands in every context. Objects on the way are made. Matching sees
     /// only the changes of the object and of the name.
