@@ -99,6 +99,12 @@ enum Task {
         #[arg(last = true)]
         args: Vec<String>,
     },
+    /// Compare the processor time of functions, operators and patterns with the steps that they charge, and print JSON.
+    Charges {
+        /// Passed on, as in `cargo xtask charges -- --only cel:`.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
     /// Count the instructions and allocations of a decision, a query and a delta under callgrind, and
     /// print JSON.
     Instructions {
@@ -143,6 +149,10 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { write_docs, args } => ci::measure(write_docs, &args),
         Task::Freshness { args } => ci::bench("freshness", &args),
         Task::Soak { args } => ci::bench("soak", &args),
+        Task::Charges { args } => {
+            let bench = ["bench", "-p", "anteroom-cel", "--bench", "charges", "--"];
+            shell::run(shell::cargo(&bench).args(&args))
+        }
         Task::Instructions { only } => instructions::count(only.as_deref()),
         Task::Profile(args) => profile::profile(&args),
         Task::Dashboards => dashboards::write(),

@@ -57,6 +57,11 @@ impl Budget {
         self.steps((bytes / STEP_BYTES) as u64)
     }
 
+    /// The entries of a map are listed, in a list that is not kept.
+    pub(crate) fn entries(&mut self, count: usize) -> Result<(), EvalError> {
+        self.steps(count as u64 / 4)
+    }
+
     /// A key is looked up in a map.
     #[inline]
     pub(crate) fn look_up(&mut self, entries: usize) -> Result<(), EvalError> {

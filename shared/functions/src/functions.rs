@@ -33,7 +33,7 @@ pub use keep_only::KEEP_ONLY;
 pub use membership::condition_function;
 pub use notes::note;
 pub use random::{Chance, random_text};
-pub use strings::{base64_bytes, base64_text, parsed_json, parsed_yaml};
+pub use strings::{base64_bytes, base64_text, parsed_json, parsed_yaml, yaml_steps};
 pub use times::{cron, truncated};
 
 /// The table, one for all.

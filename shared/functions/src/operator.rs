@@ -155,10 +155,17 @@ impl Operator {
 pub fn length(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => (text.len() / meter::BYTES_PER_STEP) as u64,
+        Value::String(text) => text_length(text),
         Value::Array(elements) => elements.iter().map(|element| 1 + length(element)).sum(),
-        Value::Object(fields) => fields.values().map(|field| 1 + length(field)).sum(),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| 1 + text_length(key) + length(value);
+            fields.iter().map(field).sum()
+        }
     }
+}
+
+fn text_length(text: &str) -> u64 {
+    (text.len() / meter::BYTES_PER_STEP) as u64
 }
 
 #[cfg(test)]

@@ -12,11 +12,17 @@ pub const DEPTH_MAX: u32 = 256;
 /// The default limit of the bytes that one evaluation builds.
 pub const BUILT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Bytes that are built in one step.
+const STEP_BYTES: u64 = 64;
+
+/// Bytes of a JSON document that a value is converted to in one step: each number, text and key is allocated.
+const CONVERTED_STEP_BYTES: u64 = 8;
+
 /// Limits of one evaluation. At each limit it ends with
 /// [`EvalError::Budget`](crate::EvalError::Budget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Subexpressions evaluated, elements visited, values compared.
+    /// Subexpressions evaluated, elements visited, values compared, and each 64 bytes built.
     pub steps: u64,
     /// Levels of nesting of the evaluation, and of a built value. Above [`DEPTH_MAX`] the caller
     /// answers for the size of the stack.
@@ -69,13 +75,18 @@ impl Meter {
                 self.steps_left = left;
                 Ok(())
             }
-            None => Err(over(BudgetKind::Steps, self.budget.steps)),
+            None => {
+                // The work may have been done already, and whoever shares the budget is charged all of it.
+                self.steps_left = 0;
+                Err(over(BudgetKind::Steps, self.budget.steps))
+            }
         }
     }
 
-    /// So many bytes, before they are allocated where they may be many.
+    /// So many bytes, before they are allocated where they may be many, and the steps that it takes to write them.
     #[inline]
     pub(crate) fn build(&mut self, bytes: usize) -> Result<(), EvalError> {
+        self.write(bytes as u64)?;
         match self.built_bytes_left.checked_sub(bytes as u64) {
             Some(left) => {
                 self.built_bytes_left = left;
@@ -83,6 +94,17 @@ impl Meter {
             }
             None => Err(self.over_built_bytes()),
         }
+    }
+
+    /// The steps for so many bytes that are written.
+    #[inline]
+    pub(crate) fn write(&mut self, bytes: u64) -> Result<(), EvalError> {
+        self.steps((bytes / STEP_BYTES) as usize)
+    }
+
+    /// The steps for a value that is converted to a JSON document of so many bytes.
+    pub(crate) fn convert(&mut self, bytes: u64) -> Result<(), EvalError> {
+        self.steps((bytes / CONVERTED_STEP_BYTES) as usize)
     }
 
     /// The rest of the budget.

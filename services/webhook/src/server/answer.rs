@@ -59,10 +59,13 @@ impl ReviewSubject {
 /// Answers one request of the API server.
 pub(super) async fn answer(app: &App, subject: ReviewSubject, request: Request) -> Response {
     let span = span(request.headers());
-    within(app, &subject, request).instrument(span).await
+    answer_in_span(app, &subject, request)
+        .instrument(span)
+        .await
 }
 
-async fn within(app: &App, subject: &ReviewSubject, request: Request) -> Response {
+/// Receives the review, reserves its memory, and answers it.
+async fn answer_in_span(app: &App, subject: &ReviewSubject, request: Request) -> Response {
     let timeout = timeout(request.uri());
     // The API server has begun to wait, so all time counts from here on.
     let arrived = Instant::now();
@@ -106,8 +109,8 @@ async fn within(app: &App, subject: &ReviewSubject, request: Request) -> Respons
         deadline: deadline(arrived, timeout),
     };
     let result = match subject {
-        ReviewSubject::Objects(scope) => decided(app, scope, &review, times).await,
-        ReviewSubject::Policies => admit(app, timeout, &review, times).await,
+        ReviewSubject::Objects(scope) => answer_objects(app, scope, &review, times).await,
+        ReviewSubject::Policies => answer_policies(app, timeout, &review, times).await,
     };
     result.unwrap_or_else(|error| refused(app, subject, &error))
 }
@@ -187,8 +190,8 @@ fn is_exempt(app: &App, subject: &ReviewSubject, review: &Review<'_>) -> bool {
     *subject != ReviewSubject::Policies && app.exempt.by(kind, review).is_some()
 }
 
-/// Decides and answers.
-async fn decided(
+/// Decides about an object, records the decision, and answers.
+async fn answer_objects(
     app: &App,
     scope: &CallScope,
     review: &Review<'_>,
@@ -204,7 +207,7 @@ async fn decided(
         // Of the proof of another webhook configuration: no policy keeps the API server from that.
         return Ok(json(StatusCode::OK, response::passed(review)));
     }
-    let mut decision = decide(app, review, scope, times.deadline).await?;
+    let mut decision = decide_unless_exempt(app, review, scope, times.deadline).await?;
     let triggered = decision.triggered.take();
     if let Some(triggered) = triggered.filter(|_| !app.is_shadow) {
         app.existing.hand_over(triggered, times.deadline).await;
@@ -236,7 +239,7 @@ async fn decided(
 }
 
 /// Asks the policies, but for a request that is exempt.
-async fn decide(
+async fn decide_unless_exempt(
     app: &App,
     review: &Review<'_>,
     scope: &CallScope,
@@ -253,8 +256,8 @@ async fn decide(
         .await
 }
 
-/// Returns the key of the policy that a review is subject, unique among all kinds.
-fn key_of_policy(review: &Review<'_>) -> ObjectKey {
+/// Returns the key of the policy that a review is about, unique among all kinds.
+fn policy_key(review: &Review<'_>) -> ObjectKey {
     let (head, of) = (&review.head, &review.head.kind);
     let api_version = format!("{}/{}", of.group, of.version);
     match PolicyKind::of_manifest(&api_version, &of.kind) {
@@ -263,8 +266,8 @@ fn key_of_policy(review: &Review<'_>) -> ObjectKey {
     }
 }
 
-/// Admits a policy, or refuses it.
-async fn admit(
+/// Judges a policy that is written, and answers.
+async fn answer_policies(
     app: &App,
     timeout: Duration,
     review: &Review<'_>,
@@ -277,7 +280,7 @@ async fn admit(
     let place_until = times.deadline.min(times.begun + timeout / 2);
     let judged = app
         .engine
-        .run_long(review.owner(), place_until, || admission_of(app, review))
+        .run_long(review.owner(), place_until, || judge_policy(app, review))
         .await;
     let Ok(admission) = judged else {
         return Ok(busy(app, "large reviews take all the places that they may"));
@@ -285,7 +288,7 @@ async fn admit(
     let mut admission = admission?;
     let asked_until = times.begun + ASKING_MAX.min(timeout / 2);
     let deadline = asked_until.min(times.deadline);
-    let policy = key_of_policy(review);
+    let policy = policy_key(review);
     let asked = admission.ask_for_writes(&policy, app.engine.facts(), deadline);
     asked.await;
     if !admission.refused.is_empty() {
@@ -302,7 +305,7 @@ async fn admit(
 }
 
 /// Judges a policy that is created or changed; any other review is admitted.
-fn admission_of(app: &App, review: &Review<'_>) -> Result<Admission, ReviewError> {
+fn judge_policy(app: &App, review: &Review<'_>) -> Result<Admission, ReviewError> {
     if review.operation() == Operation::Delete {
         return Ok(Admission::default());
     }

@@ -15,6 +15,9 @@ use crate::{
 /// The most digits behind the point that can be asked for.
 const PRECISION_MAX: usize = 100;
 
+/// Steps for writing a double: its digits are exact, and may be hundreds.
+const DOUBLE_STEPS: u64 = 16;
+
 /// Digits behind the point where nobody asks for others.
 const PLACES: usize = 6;
 
@@ -78,6 +81,9 @@ fn format_argument(
     value: &Val<'_>,
 ) -> Result<String, EvalError> {
     let places = precision.unwrap_or(PLACES);
+    if let ('f' | 'e', Val::Double(_)) = (verb, value) {
+        call.budget().steps(DOUBLE_STEPS)?;
+    }
     Ok(match (verb, value) {
         ('s', value) => {
             let mut text = String::new();

@@ -23,16 +23,23 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// With `normalize` a leading `v`, missing parts and leading zeros are forgiven.
-fn read(arguments: &[Val<'_>]) -> Option<Option<Version>> {
+///
+/// # Errors
+/// The text is too long for the budget: each byte may begin a part.
+fn read(
+    call: &mut CallContext<'_>,
+    arguments: &[Val<'_>],
+) -> Result<Option<Option<Version>>, EvalError> {
     let (text, normalize) = match arguments {
         [Val::Text(text)] => (text, false),
         [Val::Text(text), Val::Bool(normalize)] => (text, *normalize),
-        _ => return None,
+        _ => return Ok(None),
     };
-    Some(match normalize {
+    call.budget().steps(text.len() as u64)?;
+    Ok(Some(match normalize {
         false => Version::parse(text).ok(),
         true => Version::parse(&normalized(text)).ok(),
-    })
+    }))
 }
 
 fn normalized(text: &str) -> String {
@@ -53,7 +60,7 @@ fn normalized(text: &str) -> String {
 }
 
 fn semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
-    match read(arguments) {
+    match read(call, arguments)? {
         Some(Some(version)) => Ok(Val::Semver(Arc::new(version))),
         Some(None) => Err(EvalError::refused("no semantic version as in 1.2.3")),
         None => call.mismatch(arguments),
@@ -61,7 +68,7 @@ fn semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'
 }
 
 fn is_semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
-    match read(arguments) {
+    match read(call, arguments)? {
         Some(version) => Ok(Val::Bool(version.is_some())),
         None => call.mismatch(arguments),
     }

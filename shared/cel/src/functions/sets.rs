@@ -24,6 +24,7 @@ fn sets<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
         "sets.equivalent" => has_all(call, left, right)? && has_all(call, right, left)?,
         _ => {
             for element in left.iter() {
+                call.budget().step()?;
                 if has(call, right, &element)? {
                     return Ok(Val::Bool(true));
                 }

@@ -2,7 +2,7 @@
 
 use anteroom_functions::meter;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{chain, compiled, evaluated, object};
 use crate::{
@@ -124,7 +124,14 @@ fn compiling_ends_by_the_steps_of_a_meter() {
 
 #[test]
 fn functions_and_look_ups_are_charged_by_the_texts_that_they_are_given() {
-    let object = json!({"l": vec![1; 600], "t": "x".repeat(60_000), "m": {"a": 1}});
+    let map = |value: &str| -> Value {
+        let entries = (0..1_000).map(|n| (format!("k{n}"), value.into()));
+        Value::Object(entries.collect())
+    };
+    let object = json!({
+        "l": vec![1; 600], "t": "x".repeat(60_000), "m": {"a": 1}, "many": vec![1; 1_000],
+        "large": map("a"), "other": map("b"),
+    });
     for check in [
         "isCIDR(object.t)",
         "isIP(object.t)",
@@ -132,6 +139,10 @@ fn functions_and_look_ups_are_charged_by_the_texts_that_they_are_given() {
         "!object.t.endsWith(object.t)",
         "object.t in object.m",
         "object.m[?object.t].hasValue()",
+        "object.large == object.other",
+        "sets.intersects(object.many, [])",
+        "isSemver(object.t)",
+        "'%.9f'.format([1.5]) == ''",
     ] {
         let source = format!("object.l.exists(a, object.l.exists(b, {check}))");
         assert_eq!(

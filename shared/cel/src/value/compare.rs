@@ -58,7 +58,9 @@ fn equal_maps(left: &Map<'_>, right: &Map<'_>, budget: &mut Budget) -> Result<bo
     if left.len() != right.len() {
         return Ok(false);
     }
+    budget.entries(left.len())?;
     for (key, value) in left.entries() {
+        budget.look_up_value(&key, right.len())?;
         let Some(other) = right.get(&key) else {
             return Ok(false);
         };

@@ -1,4 +1,4 @@
-use anteroom_jmespath::{Environment, EvalError, EvalSeed, Expression};
+use anteroom_jmespath::{Budget, Environment, EvalError, EvalSeed, Expression};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -230,6 +230,27 @@ fn growing_results_are_charged_before_they_are_built() {
             evaluate(expression).unwrap_err().contains("budget"),
             "{expression}"
         );
+    }
+}
+
+#[test]
+fn what_takes_long_for_its_bytes_is_charged_by_them() {
+    let environment = Environment::standard().with_functions(query_functions());
+    let charged = |text: &str, document: &Value| {
+        let mut left = Budget::default();
+        let expression = Expression::parse(text).unwrap();
+        let _ = expression.evaluate_out_of(document, &environment, &mut left);
+        Budget::default().steps - left.steps
+    };
+    let key = "k".repeat(64_000);
+    for (expression, document, at_least) in [
+        ("parse_yaml(@)", json!("a: [1]\n".repeat(1_000)), 80_000),
+        ("equals(@, `1`)", json!({ &key: 1 }), 8_000),
+        ("items(@, 'a', 'b')", json!(vec![1; 1_000]), 2_000),
+        ("semver_compare(@, '1.0.0')", json!(key), 1_000),
+    ] {
+        let steps = charged(expression, &document);
+        assert!(steps >= at_least, "{expression}: {steps}");
     }
 }
 

@@ -343,3 +343,9 @@ fn long_texts_are_charged_for_each_member_that_they_are_compared_with() {
         assert!((least..least * 200).contains(&taken), "{taken}");
     }
 }
+
+#[test]
+fn long_keys_are_charged_as_long_texts_are() {
+    let key = "k".repeat(160);
+    assert_eq!(length(&json!({ &key: 1 })), length(&json!([key])));
+}

@@ -270,7 +270,9 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
 
     fn to_json(&mut self, handle: Handle) -> Result<serde_json::Value, EvalError> {
         let bytes_left = self.meter.built_bytes_left();
-        self.value(handle).to_json_within(bytes_left)
+        let (json, bytes) = self.value(handle).to_sized_json(bytes_left)?;
+        self.meter.convert(bytes)?;
+        Ok(json)
     }
 
     fn steps(&mut self, steps: usize) -> Result<(), EvalError> {

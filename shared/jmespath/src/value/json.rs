@@ -85,11 +85,20 @@ impl<'a, N: Node<'a>> Value<'a, N> {
     /// # Errors
     /// [`EvalError::Budget`] if it is larger, or deeper than [`VALUE_DEPTH_MAX`].
     pub fn to_json_within(&self, bytes_max: u64) -> Result<serde_json::Value, EvalError> {
-        ToJson {
+        self.to_sized_json(bytes_max).map(|(json, _)| json)
+    }
+
+    /// Like [`Self::to_json_within`], with the document's bytes.
+    pub(crate) fn to_sized_json(
+        &self,
+        bytes_max: u64,
+    ) -> Result<(serde_json::Value, u64), EvalError> {
+        let mut conversion = ToJson {
             bytes_left: bytes_max,
             bytes_max,
-        }
-        .convert(self, VALUE_DEPTH_MAX)
+        };
+        let json = conversion.convert(self, VALUE_DEPTH_MAX)?;
+        Ok((json, bytes_max - conversion.bytes_left))
     }
 }
 

@@ -187,6 +187,8 @@ fn work_that_grows_hits_the_budget() {
         "[?starts_with($long, $long)]",
         "map(&$long, @) | sort(@)",
         "map(&$long, @) | max(@)",
+        "[?to_number($long) == `1`]",
+        "[?join($long, ['', '']) == 'y']",
     ];
     for text in cases {
         let expression = Expression::parse(text).unwrap();
@@ -204,6 +206,21 @@ fn work_that_grows_hits_the_budget() {
             "{text}"
         );
     }
+}
+
+/// Whoever charges a review for its expressions sees what was left.
+#[test]
+fn an_evaluation_that_is_over_its_steps_leaves_none() {
+    let expression = Expression::parse("[*].[@, @]").unwrap();
+    let document: Value = (0..100).collect();
+    let mut left = Budget {
+        steps: 50,
+        ..Budget::default()
+    };
+    let environment = Environment::standard();
+    let ended = expression.evaluate_out_of(&document, &environment, &mut left);
+    assert!(ended.is_err());
+    assert_eq!(left.steps, 0);
 }
 
 #[test]

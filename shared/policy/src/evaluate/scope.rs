@@ -292,8 +292,8 @@ fn charged<'e>(
     meter::charge(1 + budget.steps - left.steps);
     match &result {
         Ok(value) => meter::charge(operator::length(value)),
-        // It is the review that has nothing left, and not the expression.
-        Err(EvalError::Budget { .. }) if budget.steps < STEPS_MAX => meter::charge(budget.steps),
+        // It may have done as much work as its budget allows: so an expression that is over any of its limits costs all.
+        Err(EvalError::Budget { .. }) => meter::charge(budget.steps),
         Err(_) => true,
     };
     result

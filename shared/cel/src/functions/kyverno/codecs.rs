@@ -152,6 +152,9 @@ fn unmarshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResul
 }
 
 fn parse_yaml<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
+    if let [Val::Text(text)] = arguments {
+        call.budget().steps(pure::yaml_steps(text))?;
+    }
     parsed(call, arguments, pure::parsed_yaml)
 }
 

@@ -22,6 +22,7 @@ pub(super) fn to_array(call: &mut Call<'_>) -> Result<Handle, EvalError> {
 /// A string as the decimal number that it is; null for all else but numbers.
 pub(super) fn to_number(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let subject = call.argument(0);
+    call.charge_string(subject)?;
     let parsed = match call.shape(subject) {
         Shape::Number(_) => return Ok(subject),
         Shape::String(string) => parsed(string),
