@@ -208,7 +208,6 @@ fn work_that_grows_hits_the_budget() {
     }
 }
 
-/// Whoever charges a review for its expressions sees what was left.
 #[test]
 fn an_evaluation_that_is_over_its_steps_leaves_none() {
     let expression = Expression::parse("[*].[@, @]").unwrap();
