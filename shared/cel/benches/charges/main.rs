@@ -4,6 +4,12 @@
 //! arguments make it do holds a thread for as long as a tenant wishes. So each is called with values that are long, deep
 //! or made to be compared often, of growing sizes, and its time per charged step is measured.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program of the command line"
+)]
+
 mod subjects;
 mod values;
 

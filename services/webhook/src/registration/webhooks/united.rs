@@ -57,9 +57,9 @@ fn unite_by_version(
         let mut by_version = webhook.operations.clone();
         by_version.retain(|name, _| convertible.is_named(name));
         let mut key = (ignore, by_version);
-        let of_same_action = united.listed.keys().filter(|key| key.0 == ignore);
+        let mut of_same_action = united.listed.keys().filter(|key| key.0 == ignore);
         if !united.listed.contains_key(&key) && of_same_action.clone().count() == max {
-            key = of_same_action.last().cloned().unwrap_or(key);
+            key = of_same_action.next_back().cloned().unwrap_or(key);
         }
         united.add(key, webhook, SHARED_RULES_BYTES_MAX, kinds);
     }
