@@ -100,13 +100,17 @@ fn opened(array: &[u8]) -> Result<(usize, &[u8]), WireError> {
     }
 }
 
+/// The room of most questions and answers: growing up to it takes longer than writing them.
+const USUAL_RECORD_BYTES: usize = 512;
+
 /// A record of our own, as a map of its fields.
 ///
 /// # Errors
 /// [`WireError::Limit`] over [`MESSAGE_BYTES_MAX`]; [`WireError::Body`] where the type cannot be
 /// written.
 pub fn encode<T: Serialize>(value: &T) -> Result<Bytes, WireError> {
-    let bytes = to_named(value)?;
+    let mut bytes = Vec::with_capacity(USUAL_RECORD_BYTES);
+    rmp_serde::encode::write_named(&mut bytes, value).map_err(WireError::body)?;
     within("bytes of a record", bytes.len(), MESSAGE_BYTES_MAX)?;
     Ok(bytes.into())
 }
@@ -149,14 +153,10 @@ pub fn validate(bytes: &[u8]) -> Result<(), WireError> {
 }
 
 fn to_body(value: &impl Serialize, bytes_max: usize) -> Result<Bytes, WireError> {
-    let bytes = to_named(value)?;
+    let bytes = rmp_serde::to_vec_named(value).map_err(WireError::body)?;
     // What is let out here is what every reader lets in.
     validate::check(&bytes, bytes_max)?;
     Ok(bytes.into())
-}
-
-fn to_named(value: &impl Serialize) -> Result<Vec<u8>, WireError> {
-    rmp_serde::to_vec_named(value).map_err(WireError::body)
 }
 
 /// Returns an error where `bytes` is over `limit`.

@@ -36,7 +36,8 @@ impl States {
         element: &Arc<Value>,
         index: usize,
     ) -> Self {
-        let mut states = self.0.clone();
+        let mut states = Vec::with_capacity(self.0.len() + added.len());
+        states.extend_from_slice(&self.0);
         for entry in added {
             let is_index = entry.name.starts_with("elementIndex");
             states.push(match (&entry.loader, is_index) {

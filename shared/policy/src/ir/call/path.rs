@@ -140,7 +140,8 @@ impl PathTemplate {
         &self,
         resolver: &mut R,
     ) -> Result<Result<Concrete, VariableError>, R::Interrupt> {
-        let (mut segments, mut query) = (Vec::new(), Vec::new());
+        let mut segments = Vec::with_capacity(self.segments.len());
+        let mut query = Vec::with_capacity(self.query.len());
         for template in &self.segments {
             let rendered = template.checked_text(resolver, check_segment)?;
             let rendered = rendered.and_then(|text| match template.fixed() {
@@ -299,9 +300,12 @@ fn namespace_word(first: &str) -> Option<usize> {
 const PROXY_AFTER: usize = 4;
 
 /// Escaped anew, always in the same way.
+/// Most paths are shorter.
+const USUAL_BYTES: usize = 128;
+
 impl fmt::Display for Concrete {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
+        let mut text = String::with_capacity(USUAL_BYTES);
         for segment in &self.segments {
             text.push('/');
             encode_segment(segment, &mut text);
