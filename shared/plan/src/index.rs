@@ -22,8 +22,8 @@ use crate::{
 };
 
 pub use gather::LookupOptions;
-pub(crate) use key_values::KEY_BUDGET;
 use key_values::KeyValues;
+pub(crate) use key_values::key_budget;
 use newest::NewestVersions;
 use ordered::{Order, Ordered};
 use posting::{IN_SET_BYTES, Posting};

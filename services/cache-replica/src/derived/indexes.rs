@@ -31,6 +31,8 @@ pub(crate) struct LookupContext<'q> {
 pub(crate) struct LookupLimit {
     /// Objects that are found.
     pub(crate) objects: usize,
+    /// Bytes of the bodies of these objects.
+    pub(crate) bytes: usize,
     /// Values and objects that are looked at for it. Meanwhile the index cannot be brought to another state.
     pub(crate) steps: usize,
     /// See [`LookupContext::wait_max`].

@@ -67,6 +67,10 @@ impl<'e> QueryFacts<'e> {
             let plan = rewritten.as_ref().map_or(plan, RewrittenQuery::plan);
             derived.find(plan, select, &context, limit)?
         };
+        let bytes: usize = objects.iter().map(|object| object.body().len()).sum();
+        if bytes > limit.bytes {
+            return None;
+        }
         match rewritten {
             Some(_) => self.evaluator.metrics.counted(),
             None => self.evaluator.metrics.looked_up(),

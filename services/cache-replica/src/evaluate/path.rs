@@ -29,6 +29,9 @@ pub(super) const INLINE_OBJECTS_MAX: usize = 64;
 /// [`INLINE_OBJECTS_MAX`] usual objects.
 const INLINE_BYTES_MAX: usize = 128 * 1024;
 
+/// The most bytes of the bodies of objects that an index finds on arrival: few of them, but large ones, take long.
+const INLINE_FOUND_BYTES_MAX: usize = 2 * INLINE_BYTES_MAX;
+
 /// Values of an index that are looked at where the call arrived: about as long as that many objects take.
 const INLINE_STEPS_MAX: usize = 4_096;
 
@@ -99,6 +102,7 @@ impl AnswerPath {
     pub(super) fn choose(stage: Stage, facts: &mut impl QueryTraits) -> Self {
         let inline = LookupLimit {
             objects: INLINE_OBJECTS_MAX,
+            bytes: INLINE_FOUND_BYTES_MAX,
             steps: INLINE_STEPS_MAX,
             wait_max: WAIT_MAX,
         };
@@ -119,6 +123,7 @@ impl AnswerPath {
         // With more, to look through all that is selected costs no more.
         let some = LookupLimit {
             objects: facts.selected(objects / 2),
+            bytes: usize::MAX,
             steps: worker_steps_max(objects),
             wait_max: WORKER_WAIT_MAX,
         };

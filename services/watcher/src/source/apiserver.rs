@@ -5,13 +5,14 @@
 mod fault;
 mod lines;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt as _;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use fault::Fault;
 pub(crate) use fault::{Status, with_sources};
@@ -43,17 +44,34 @@ pub(crate) enum Readiness {
     Untold,
 }
 
+/// Pages of lists that are in memory at once, whatever the number of lists. Policies of a tenant may lead to many lists of
+/// large objects.
+pub(crate) const PAGES_MAX: usize = 4;
+
 /// Reads from the API server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ApiServer {
     client: kube::Client,
+    pages: Arc<Semaphore>,
 }
 
 impl ApiServer {
     /// Through this client. One without kube's own retries ([`crate::args::client`] makes it so)
     /// lets the watcher see every refusal and wait in its own way.
     pub(crate) fn new(client: kube::Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            pages: Arc::new(Semaphore::new(PAGES_MAX)),
+        }
+    }
+
+    /// Waits for a place among the pages in memory. Lists have the places in the order in which they ask.
+    ///
+    /// # Errors
+    /// None in practice: the places are never closed.
+    pub(crate) async fn page_place(&self) -> Result<OwnedSemaphorePermit, Fault> {
+        let place = Arc::clone(&self.pages).acquire_owned().await;
+        place.map_err(Fault::transport)
     }
 
     /// Returns the client, for writes.

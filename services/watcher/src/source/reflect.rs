@@ -23,7 +23,10 @@ use std::time::Duration;
 
 use anteroom_model::{Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX};
 use async_trait::async_trait;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::Instant,
+};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument as _, Span};
 
@@ -40,8 +43,9 @@ pub(crate) use paths::escape;
 pub(crate) use single::{once, probe, size};
 pub(crate) use sinks::{ForwardSink, NudgeSink};
 
-/// The largest page that is read at once; a larger one is asked for in halves.
-const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The largest page that is read at once; a larger one is asked for in halves. See
+/// [`PAGES_MAX`](crate::source::apiserver::PAGES_MAX).
+const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The longest line of a watch. An object's JSON, managed fields included, is longer than its body. A longer line is
 /// skipped, and the collection is listed again to get its object.
@@ -260,8 +264,11 @@ struct Reflector<S> {
 /// A page that is requested ahead of its use. Dropping it cancels the request.
 struct Ahead {
     path: String,
-    page: AbortOnDropHandle<Result<Page, Fault>>,
+    page: AbortOnDropHandle<Result<HeldPage, Fault>>,
 }
+
+/// A page, with its place among the pages in memory.
+type HeldPage = (Page, OwnedSemaphorePermit);
 
 /// Returns the shortest and the longest time for which a quiet watch stays open. A view's news may be as old as its
 /// watch, and the rest of `stale_after` is how long an outage may last without a refusal. So few watches are opened
@@ -295,6 +302,8 @@ impl<S: Sink> Reflector<S> {
             Ok(page) => page,
             Err(fault) => return self.fail(fault).await,
         };
+        // Others read their pages once this one is delivered.
+        let (page, _place) = page;
         let Page {
             version,
             next,
@@ -569,10 +578,11 @@ fn not_ready(refused: &Fault) -> Fault {
     }
 }
 
-/// Reads one page of a list.
-async fn fetch(api: ApiServer, path: String, accept: &'static str) -> Result<Page, Fault> {
+/// Reads one page of a list, once there is room for it.
+async fn fetch(api: ApiServer, path: String, accept: &'static str) -> Result<HeldPage, Fault> {
+    let place = api.page_place().await?;
     let bytes = api.get_as(&path, accept, PAGE_BYTES_MAX).await?;
-    parse::page(&bytes)
+    Ok((parse::page(&bytes)?, place))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use anteroom_model::RetainedFields;
 use anteroom_view::{Object, Snapshot, ViewNode};
 
 use super::Count;
-use crate::{Changes, changes::Changed, field_reads::reads_to_count, index::KEY_BUDGET};
+use crate::{Changes, changes::Changed, field_reads::reads_to_count, index::key_budget};
 
 /// Identifies a counter. Counts with equal keys share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -163,7 +163,7 @@ impl Counter {
                 true => MissingKey::Error,
                 false => MissingKey::Null,
             },
-            budget: KEY_BUDGET,
+            budget: key_budget(object.body().len()),
             seed: None,
         };
         let node = ViewNode::array_of(std::slice::from_ref(object), self.key.bare);

@@ -226,7 +226,7 @@ impl<'i> Gathering<'i, '_> {
         };
         self.steps_left = self.steps_left.checked_sub(CHECK_STEPS)?;
         let (key, language) = (&self.index.key, self.index.language);
-        let environment = key.environment(language, self.options.parameters);
+        let environment = key.environment(language, self.options.parameters, 0);
         let node = ViewNode::listed(object, key.bare);
         let list = check.evaluate(node, &environment).ok()?;
         if !matches!(list.shape(), Shape::Array(_)) {

@@ -7,12 +7,21 @@ use anteroom_view::{Object, ViewNode};
 
 use crate::{IndexKey, KeyProgram, Language, Leaf, Scalar};
 
-/// The budget for the key of one object. An object whose key costs more is a candidate in every query.
-pub(crate) const KEY_BUDGET: Budget = Budget {
-    steps: 20_000,
-    depth: anteroom_jmespath::DEPTH_MAX,
-    built_bytes: 64 * 1024,
-};
+/// Values under which an index finds one object. An object with more is a candidate in every query.
+const VALUES_MAX: usize = 16 * 1024;
+
+/// Returns the budget for the key of an object whose body has so many bytes. An object whose key costs more is a candidate
+/// in every query. So the budget grows with the object: otherwise a few large ones would be looked through by each query.
+pub(crate) fn key_budget(body_bytes: usize) -> Budget {
+    // An empty element takes a byte in the body, and two steps.
+    const PER_BYTE: u64 = 4;
+    let more = PER_BYTE * body_bytes as u64;
+    Budget {
+        steps: 20_000 + more,
+        depth: anteroom_jmespath::DEPTH_MAX,
+        built_bytes: 64 * 1024 + more,
+    }
+}
 
 impl IndexKey {
     /// The environment in which a key is evaluated on one object.
@@ -20,6 +29,7 @@ impl IndexKey {
         &self,
         language: Language,
         parameters: &'e dyn Parameters,
+        body_bytes: usize,
     ) -> Environment<'e> {
         Environment {
             functions: language.functions,
@@ -28,7 +38,7 @@ impl IndexKey {
                 true => MissingKey::Error,
                 false => MissingKey::Null,
             },
-            budget: KEY_BUDGET,
+            budget: key_budget(body_bytes),
             seed: None,
         }
     }
@@ -47,6 +57,10 @@ impl KeyValues {
     pub(super) fn of(object: &Object, key: &IndexKey, language: Language) -> Self {
         let mut of_object = Self::default();
         of_object.take(object, key, language);
+        if of_object.values.len() > VALUES_MAX {
+            of_object.always = true;
+            of_object.values = Vec::new();
+        }
         of_object.values.sort_unstable();
         of_object.values.dedup();
         of_object
@@ -56,12 +70,18 @@ impl KeyValues {
         let expression = match of.key.program() {
             KeyProgram::Query(expression) => expression,
             KeyProgram::Path(path) => {
-                let mut each = |value| self.values.push(value);
+                let values = &mut self.values;
+                let mut each = |value| {
+                    // The next one tells that they are too many.
+                    if values.len() <= VALUES_MAX {
+                        values.push(value);
+                    }
+                };
                 self.always = path.values(object.node(), &mut each);
                 return;
             }
         };
-        let environment = of.environment(language, &());
+        let environment = of.environment(language, &(), object.body().len());
         let node = ViewNode::listed(object, of.bare);
         let reading = of.key.reading();
         // What is no object is taken apart by `[]`, which a key takes for nothing to do. Asked of the body
