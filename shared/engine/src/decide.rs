@@ -250,22 +250,29 @@ impl<F: FactSource> Engine<F> {
         request: &AdmissionRequest,
         timeout: Duration,
     ) -> Vec<RuleRecord> {
-        let running = policies.iter().flat_map(|entry| {
-            let conditions = conditions(entry, request);
-            let is_met = conditions == Conditions::Met;
-            let rules = rules(entry, Phase::Validation);
-            let rules = rules.filter(move |_| conditions != Conditions::NotMet);
-            rules.map(
-                move |rule| match RuleRun::of_existing(rule, request, catalog) {
-                    running if is_met => running.with_conditions_met(),
-                    running => running,
-                },
-            )
-        });
         let deadline = Instant::now() + timeout;
         let mut work = ReviewWork::new(&self.lane, ReviewOwner::default(), 0, deadline);
-        self.run(catalog, running.collect(), &mut work, deadline)
-            .await
+        let mut running = Vec::new();
+        for entry in policies {
+            let conditions = work.run(|| conditions(entry, request)).await;
+            // What conditions came to means nothing once nothing is left: every rule comes to the same error.
+            let conditions = conditions.filter(|_| !work.is_over());
+            if conditions == Some(Conditions::NotMet) {
+                continue;
+            }
+            let rules = rules(entry, Phase::Validation);
+            running.extend(
+                rules
+                    .map(|rule| RuleRun::of_existing(rule, request, catalog))
+                    .map(|running| match conditions {
+                        Some(Conditions::Met) => running.with_conditions_met(),
+                        _ => running,
+                    }),
+            );
+            // Many policies may have many conditions.
+            tokio::task::yield_now().await;
+        }
+        self.run(catalog, running, &mut work, deadline).await
     }
 
     async fn run<'a>(

@@ -255,15 +255,20 @@ fn applies<'v>(
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    match (lacks.or(failed), dialect) {
-        (None, _) => Ok(true),
-        (
-            Some((_, error)),
-            CelDialect::Policy {
-                skips_failed_conditions: true,
-            },
-        ) if error != EvalError::Unknown => Ok(false),
-        (Some(error), _) => Err(error),
+    let Some(failed) = lacks.or(failed) else {
+        return Ok(true);
+    };
+    let skips = matches!(
+        dialect,
+        CelDialect::Policy {
+            skips_failed_conditions: true,
+        }
+    );
+    // A condition over its budget skips nothing: otherwise large objects would get past the policy.
+    let is_of_condition = failed.1 != EvalError::Unknown && !failed.1.is_budget();
+    match skips && is_of_condition {
+        true => Ok(false),
+        false => Err(failed),
     }
 }
 

@@ -64,7 +64,9 @@ pub(super) fn outcome(
         Conditions::NotMet => Some(RuleOutcome::NotMatched),
         Conditions::Failed(error) => {
             let matched = rule.matches.matches(request, &Surroundings::default());
-            let is_ignored = policy.failure_policy() == FailurePolicy::Ignore;
+            // Otherwise a large object would get past the policy.
+            let is_ignored = policy.failure_policy() == FailurePolicy::Ignore
+                && !error.is_caused_by_request(false, request.is_large());
             Some(match is_ignored || matched == Matched::No {
                 true => RuleOutcome::NotMatched,
                 false => RuleOutcome::Error(error),

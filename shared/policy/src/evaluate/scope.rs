@@ -30,6 +30,13 @@ pub(super) use states::States;
 /// The most bytes of an expression's result in a rule; a larger one is an error.
 const RESULT_BYTES_MAX: u64 = limits::RESULT_BYTES_MAX as u64;
 
+/// The largest value that becomes a part of another one, in elements, fields and 16 bytes of text: 4 MiB of text.
+const COPIED_LENGTH_MAX: u64 = 256 * 1024;
+
+/// Steps for each element, field and 16 bytes of text of a value that is copied. It takes about 50 bytes, and a review may
+/// take 10 million steps.
+const COPY_STEPS: u64 = 8;
+
 /// Steps of one expression in a rule, about a tenth of a second of work: a list of 100,000 facts is
 /// filtered well within it.
 const STEPS_MAX: u64 = 2_000_000;
@@ -61,6 +68,18 @@ impl Resolve for Scope<'_> {
         }
         let bound = prepared.bind(self)?;
         self.search(&bound, prepared.source())
+    }
+
+    fn copy(&mut self, value: &Value) -> Result<(), Interrupt> {
+        let length = operator::length(value);
+        match length <= COPIED_LENGTH_MAX && meter::charge(COPY_STEPS * length) {
+            true => Ok(()),
+            false => Err(Interrupt::Variable(VariableError {
+                expression: "a value that is made of others".to_owned(),
+                message: "it is too large to be copied".to_owned(),
+                kind: VariableErrorKind::OverBudget,
+            })),
+        }
     }
 
     fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, Interrupt> {

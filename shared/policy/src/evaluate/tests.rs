@@ -107,6 +107,12 @@ fn drive_over(
     }
 }
 
+/// A condition that takes more steps than an evaluation may.
+fn costly_condition() -> String {
+    let list = format!("{:?}", (0..130).collect::<Vec<_>>());
+    format!("{list}.all(a, {list}.all(b, {list}.all(c, a + b + c >= 0)))")
+}
+
 fn nothing(fact: &FactRequest) -> Result<Value, FactError> {
     panic!("nothing should be asked: {fact:?}")
 }

@@ -63,6 +63,12 @@ pub(crate) trait Resolve {
         self.search(&bound, prepared.source())
     }
 
+    /// Charges the copy of a value, which becomes a part of another one or of a text.
+    ///
+    /// # Errors
+    /// The value is too large to be copied, or nothing is left for it.
+    fn copy(&mut self, value: &Value) -> Result<(), Self::Interrupt>;
+
     /// The value of an expression in the rule's context. `written` is for messages.
     fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, Self::Interrupt>;
 }
@@ -155,6 +161,7 @@ impl Variable {
     /// Resolves the variable to text.
     fn resolve_text<R: Resolve>(&self, resolver: &mut R) -> Result<String, R::Interrupt> {
         let value = self.resolve(resolver)?;
+        resolver.copy(&value)?;
         Ok(values::text(&value).into_owned())
     }
 
@@ -374,21 +381,25 @@ impl ValueTemplate {
             Self::List(elements) => {
                 let elements = elements
                     .iter()
-                    .map(|element| element.value(resolver).map(Arc::unwrap_or_clone))
+                    .map(|element| element.part(resolver))
                     .collect::<Result<Vec<_>, _>>()?;
                 Ok(Arc::new(Value::Array(elements)))
             }
             Self::Map(entries) => {
                 let mut map = Map::new();
                 for (key, value) in entries {
-                    map.insert(
-                        key.text(resolver)?,
-                        Arc::unwrap_or_clone(value.value(resolver)?),
-                    );
+                    map.insert(key.text(resolver)?, value.part(resolver)?);
                 }
                 Ok(Arc::new(Value::Object(map)))
             }
         }
+    }
+
+    /// The value as a part of another one. Variables that name each other several times would grow without limit.
+    fn part<R: Resolve>(&self, resolver: &mut R) -> Result<Value, R::Interrupt> {
+        let value = self.value(resolver)?;
+        resolver.copy(&value)?;
+        Ok(Arc::unwrap_or_clone(value))
     }
 }
 

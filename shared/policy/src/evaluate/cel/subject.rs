@@ -39,6 +39,10 @@ impl Resolve for Values<'_> {
             .ok_or_else(|| missing(prepared.source()))
     }
 
+    fn copy(&mut self, _: &Value) -> Result<(), VariableError> {
+        Ok(()) // The expressions that gave the arguments have paid for them.
+    }
+
     fn search(&mut self, _: &Bound, written: &str) -> Result<Arc<Value>, VariableError> {
         Err(missing(written))
     }

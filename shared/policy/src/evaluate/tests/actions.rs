@@ -294,6 +294,7 @@ fn match_conditions_are_evaluated_for_requests_and_existing_objects() {
         "object.metadata.name == 'b'",
         "object.nope == 1",
     );
+    let costly = costly_condition();
     let manifest = |conditions: &[&str], failure: &str| {
         let conditions = conditions.iter().enumerate();
         let conditions: Vec<_> = conditions
@@ -321,6 +322,8 @@ fn match_conditions_are_evaluated_for_requests_and_existing_objects() {
         (&[met, unmet], "Fail", "not matched"),
         (&[wrong, met], "Fail", "AR306"),
         (&[wrong, met], "Ignore", "not matched"),
+        // Otherwise a large object would get past the policy.
+        (&[&costly, met], "Ignore", "AR203"),
         // An unmet condition decides, in any position.
         (&[wrong, unmet], "Fail", "not matched"),
         (&[unmet, wrong], "Fail", "not matched"),

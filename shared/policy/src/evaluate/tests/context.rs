@@ -187,3 +187,28 @@ validate: {deny: {conditions: {all: [{key: "{{ v }}", operator: Equals, value: 1
     assert_eq!(error.code(), ErrorCode::VARIABLE_UNRESOLVED);
     insta::assert_snapshot!(error, @r#"validate.deny.conditions.all[0].key: variable `v`: context entry `v` has no value: variable `request.object.nope`: Unknown key "nope" in path"#);
 }
+
+/// Each variable has the one before ten times.
+#[test]
+fn variables_that_grow_by_each_other_come_to_an_end() {
+    let mut context = vec![json!({"name": "v0", "variable": {"value": vec![0; 10]}})];
+    for at in 1..9 {
+        let before = format!("{{{{ v{} }}}}", at - 1);
+        context.push(json!({"name": format!("v{at}"), "variable": {"value": vec![before; 10]}}));
+    }
+    let rule = json!({
+        "context": context,
+        "preconditions": {"all": [{"key": "{{ v8 }}", "operator": "NotEquals", "value": 1}]},
+        "validate": {"message": "no", "deny": {}},
+    });
+    let policy = policy(&rule.to_string());
+    let request = create(&ingress("a", &["x"]));
+    let (outcome, left) = anteroom_functions::meter::within(10_000_000, || {
+        drive_over(&policy, &request, nothing).0.outcome
+    });
+    let RuleOutcome::Error(error) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED);
+    assert!(left < 9_000_000, "copies are charged: {left}");
+}

@@ -195,6 +195,7 @@ fn an_error_is_an_error_and_a_condition_may_skip_it() {
     assert!(is_skip(of("Fail", "false")));
     assert!(is_error(of("Fail", "object.a == 1")));
     assert!(is_skip(of("Ignore", "object.a == 1")));
+    assert!(is_error(of("Ignore", &costly_condition())));
 }
 
 const BY_CONFIG_MAP: &str = r#"

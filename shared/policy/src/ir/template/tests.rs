@@ -29,6 +29,10 @@ impl Resolve for Document {
         self.is_delete
     }
 
+    fn copy(&mut self, _: &Value) -> Result<(), VariableError> {
+        Ok(())
+    }
+
     fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, VariableError> {
         let text = bound.expression.as_str().to_owned();
         self.searched.push((text, bound.parameters.clone()));
