@@ -139,6 +139,12 @@ impl Args {
         }
     }
 
+    /// Returns the bytes that all indexes and counters together may take.
+    pub(crate) fn derived_bytes_max(&self) -> usize {
+        let bytes_max = memory_limit::derived_bytes(self.memory_limit);
+        usize::try_from(bytes_max).unwrap_or(usize::MAX)
+    }
+
     pub(crate) fn mirror(&self) -> MirrorConfig {
         MirrorConfig {
             age_max_ms: self.age_max_ms,

@@ -1,6 +1,7 @@
 //! Indexes and counters over the views. Each is built when a query could use it, follows its view, and is dropped
 //! when no query uses it any more.
 
+mod byte_limit;
 mod cache;
 mod changes;
 mod counts;
@@ -13,6 +14,7 @@ use anteroom_plan::{Counter, Index, IndexKey, Language};
 use anteroom_view::Snapshot;
 use tokio_util::sync::CancellationToken;
 
+use byte_limit::ByteLimit;
 use cache::DerivedCache;
 pub(crate) use cache::WAIT_MAX;
 use changes::LastChanges;
@@ -33,20 +35,26 @@ pub(crate) struct AskedState<'q> {
 pub(crate) struct Derived {
     indexes: Arc<DerivedCache<Index>>,
     counters: Arc<DerivedCache<Counter>>,
+    limit: Arc<ByteLimit>,
 }
 
 impl Derived {
-    pub(crate) fn new(language: Language) -> Self {
+    /// None yet. All together may take `bytes_max`.
+    pub(crate) fn new(language: Language, bytes_max: usize) -> Self {
         let changes = Arc::new(LastChanges::default());
+        let limit = ByteLimit::new(bytes_max);
+        let indexes = DerivedCache::new(language, Arc::clone(&changes), Arc::clone(&limit));
+        let counters = DerivedCache::new(language, changes, Arc::clone(&limit));
         Self {
-            indexes: Arc::new(DerivedCache::new(language, Arc::clone(&changes))),
-            counters: Arc::new(DerivedCache::new(language, changes)),
+            indexes: Arc::new(indexes),
+            counters: Arc::new(counters),
+            limit,
         }
     }
 
     /// Returns the size of all indexes and counters in memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.indexes.bytes() + self.counters.bytes()
+        self.limit.taken() as u64
     }
 
     /// Returns the number of indexes and counters.

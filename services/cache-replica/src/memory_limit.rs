@@ -1,4 +1,4 @@
-//! The memory limit of a replica: its option, and what evaluations may take of it. Pure.
+//! The memory limit of a replica: its option, and what evaluations and indexes may take of it. Pure.
 
 use anteroom_runtime::units;
 
@@ -14,6 +14,17 @@ const EVALUATIONS_SHARE: u64 = 10;
 
 /// The bytes that an evaluation may always build, even under a low limit.
 const EVALUATION_BYTES_MIN: u64 = 1024 * 1024;
+
+/// The share of a limit that indexes and counters may take: a quarter.
+const DERIVED_SHARE: u64 = 4;
+
+/// The bytes that indexes and counters may take without a limit.
+const DERIVED_BYTES_MAX_DEFAULT: u64 = 128 * 1024 * 1024;
+
+/// Returns the bytes that all indexes and counters together may take under this limit.
+pub(crate) fn derived_bytes(limit: Option<u64>) -> u64 {
+    limit.map_or(DERIVED_BYTES_MAX_DEFAULT, |limit| limit / DERIVED_SHARE)
+}
 
 /// The bytes that all evaluations together may build under this limit.
 pub(crate) fn evaluations_bytes(limit: u64) -> u64 {
@@ -50,6 +61,12 @@ mod tests {
         assert_eq!(parse("64Mi"), Ok(LIMIT_MIN));
         assert!(parse("67108863").unwrap_err().contains("no room"));
         assert!(parse("64Wi").is_err());
+    }
+
+    #[test]
+    fn indexes_have_a_quarter_of_a_limit() {
+        assert_eq!(derived_bytes(Some(800 << 20)), 200 << 20);
+        assert_eq!(derived_bytes(None), DERIVED_BYTES_MAX_DEFAULT);
     }
 
     #[test]

@@ -61,7 +61,32 @@ pub struct Index {
 impl Index {
     /// Builds an index over all objects of `at`. It takes as long as evaluating the key on each object.
     pub fn new(key: IndexKey, language: Language, at: &Snapshot) -> Self {
-        let mut index = Self {
+        let mut index = Self::empty(key, language, at);
+        at.read().objects().for_each(|object| index.add(object));
+        index
+    }
+
+    /// Builds an index over all objects of `at`. `None`: it would take more than `bytes_max`. The build ends with the
+    /// object that goes beyond, so that the memory of the build has that limit as well.
+    pub fn new_within(
+        key: IndexKey,
+        language: Language,
+        at: &Snapshot,
+        bytes_max: usize,
+    ) -> Option<Self> {
+        let mut index = Self::empty(key, language, at);
+        for object in at.read().objects() {
+            index.add(object);
+            if index.bytes() > bytes_max {
+                return None;
+            }
+        }
+        Some(index)
+    }
+
+    /// An index of the state `at` to which no object has been added yet.
+    fn empty(key: IndexKey, language: Language, at: &Snapshot) -> Self {
+        Self {
             reads: match key.key.program() {
                 KeyProgram::Query(expression) => reads_of_one(expression),
                 KeyProgram::Path(path) => reads_of_path(path),
@@ -76,12 +101,7 @@ impl Index {
             always: BTreeSet::new(),
             newest: NewestVersions::default(),
             bytes: 0,
-        };
-        at.read().objects().for_each(|object| {
-            let key = index.key_values(object);
-            index.put(object, key.values, key.always);
-        });
-        index
+        }
     }
 
     /// Moves the index forward, or back, to the state `to`. The cost grows with the difference of the two states.
@@ -94,10 +114,7 @@ impl Index {
         self.at = changes.to().clone();
         for change in changes.iter() {
             match change {
-                Changed::Added(new) => {
-                    let key = self.key_values(new);
-                    self.put(new, key.values, key.always);
-                }
+                Changed::Added(new) => self.add(new),
                 Changed::Removed(old) => {
                     let key = self.key_values(old);
                     self.take_out(old, &key.values, key.always);
@@ -185,15 +202,15 @@ impl Index {
     /// Replaces an object by its new version, if both have the same keys.
     fn renew(&mut self, old: &Object, new: &Object) {
         if !self.newest.note(old, new) {
-            return self.put_anew(new);
+            return self.add(new);
         }
         while let Some(one) = self.newest.take_one_over() {
-            self.put_anew(&one);
+            self.add(&one);
         }
     }
 
-    /// Puts the object in again by its present key values.
-    fn put_anew(&mut self, object: &Object) {
+    /// Puts an object in by its present key values. An object of the same key is replaced.
+    fn add(&mut self, object: &Object) {
         let is = self.key_values(object);
         self.put(object, is.values, is.always);
     }

@@ -2,15 +2,15 @@
 //!
 //! The first query that could use one starts its build, and looks through all objects, as every other
 //! does until the build is over. No query waits long for one: where another query or task is bringing it
-//! up, the query looks through all objects.
+//! up, the query looks through all objects. So it does where a structure would take more bytes than its owner has left.
 
 use std::{
     collections::HashMap,
     fmt::Debug,
     hash::Hash,
     sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -24,7 +24,11 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{AskedState, changes::LastChanges};
+use super::{
+    AskedState,
+    byte_limit::{ByteLimit, Charge},
+    changes::LastChanges,
+};
 
 /// The most indexes, and the most counters, of one view. A query that would need one more looks through
 /// all objects.
@@ -43,6 +47,9 @@ const KEEP_UP: Duration = Duration::from_millis(50);
 /// The time after which an unused structure is dropped.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
+/// The time for which a structure is not built again that took more bytes than its owner had left.
+const REFUSED: Duration = Duration::from_secs(60);
+
 /// The longest wait of a query for one that is brought up, where the call arrived: that takes microseconds, mostly.
 pub(crate) const WAIT_MAX: Duration = Duration::from_micros(500);
 
@@ -51,8 +58,13 @@ pub(super) trait Derive: Debug + Send + Sync + Sized + 'static {
     /// Identifies an index or counter among those of its view.
     type Key: Clone + Debug + Eq + Hash + Send + Sync + 'static;
 
-    /// Derives it from all objects of `at`.
-    fn derive(key: Self::Key, language: Language, at: &Snapshot) -> Result<Self, ParseError>;
+    /// Derives it from all objects of `at`. `None`: it takes more than `bytes_max`.
+    fn derive(
+        key: Self::Key,
+        language: Language,
+        at: &Snapshot,
+        bytes_max: usize,
+    ) -> Result<Option<Self>, ParseError>;
     /// Applies the changes between the structure's state and a later or earlier state.
     fn follow(&mut self, changes: &Changes);
     /// The state that it is of.
@@ -67,6 +79,7 @@ pub(super) struct DerivedCache<T: Derive> {
     language: Language,
     views: Mutex<HashMap<ViewId, ViewSlots<T>>>,
     changes: Arc<LastChanges>,
+    limit: Arc<ByteLimit>,
     /// Builds run one after the other: each takes a core for as long as a scan.
     builds: Arc<Semaphore>,
     begun: Instant,
@@ -85,29 +98,46 @@ struct OwnedSlot<T> {
     slot: Arc<DerivedSlot<T>>,
 }
 
-/// A structure, or `None` while it is built.
+/// A structure, or `None` while it is built, and once it is refused.
 #[derive(Debug)]
 struct DerivedSlot<T> {
     derived: RwLock<Option<T>>,
-    bytes: AtomicUsize,
+    charge: Charge,
+    /// Set if the structure takes more bytes than its owner had left. No query uses the slot then.
+    refusal: OnceLock<Refusal>,
     /// The time of its last use, in milliseconds since the replica started.
     used_ms: AtomicU64,
 }
 
+/// A decision not to hold a structure.
+#[derive(Debug)]
+struct Refusal {
+    at_ms: u64,
+    /// The bytes that were too few.
+    bytes: usize,
+}
+
 impl<T: Derive> DerivedCache<T> {
-    /// An empty cache. Caches that share `changes` find the changes of a view once.
-    pub(super) fn new(language: Language, changes: Arc<LastChanges>) -> Self {
+    /// An empty cache. Caches that share `changes` find the changes of a view once. Caches that share `limit` have it
+    /// together.
+    pub(super) fn new(
+        language: Language,
+        changes: Arc<LastChanges>,
+        limit: Arc<ByteLimit>,
+    ) -> Self {
         Self {
             language,
             views: Mutex::default(),
             changes,
+            limit,
             builds: Arc::new(Semaphore::new(1)),
             begun: Instant::now(),
         }
     }
 
     /// Brings the structure of this key to `state`, and calls `ask` with it. Those that ask for the same state do so side
-    /// by side. `None`: it is not built yet, there are too many, or it is of another state and was in use for `wait_max`.
+    /// by side. `None`: it is not built yet, there are too many, they take too many bytes, or it is of another state and
+    /// was in use for `wait_max`.
     pub(super) fn ask<R>(
         self: &Arc<Self>,
         asked: AskedState<'_>,
@@ -117,22 +147,28 @@ impl<T: Derive> DerivedCache<T> {
     ) -> Option<R> {
         let slot = self.slot(asked, key)?;
         let AskedState { view, state, .. } = asked;
-        let advance = |derived: &mut T| self.advance(view.id(), &slot, derived, state);
-        slot.ask(state, wait_max, advance, ask)
-    }
-
-    /// Returns the size of all indexes or counters in memory.
-    pub(super) fn bytes(&self) -> u64 {
-        let views = self.views.lock();
-        let slots = views.values().flat_map(|of| of.slots.values());
-        slots
-            .map(|owned| owned.slot.bytes.load(Ordering::Relaxed) as u64)
-            .sum()
+        let advance = |derived: &mut T| self.advance(view.id(), derived, state);
+        let ask = |derived: &T| {
+            let answer = ask(derived);
+            // A lookup makes an index larger if it puts the values in order.
+            let bytes = derived.bytes();
+            let fits = slot.refusal.get().is_some() || slot.charge.set(bytes);
+            (answer, bytes, fits)
+        };
+        let (answer, bytes, fits) = slot.ask(state, wait_max, advance, ask)?;
+        if !fits {
+            self.refuse(view.id(), &slot, bytes);
+        }
+        Some(answer)
     }
 
     /// Returns the number of indexes or counters, including those that are being built.
     pub(super) fn count(&self) -> usize {
-        self.views.lock().values().map(|of| of.slots.len()).sum()
+        let views = self.views.lock();
+        let slots = views.values().flat_map(|of| of.slots.values());
+        slots
+            .filter(|owned| owned.slot.refusal.get().is_none())
+            .count()
     }
 
     /// Keeps them up with their views until `stop`.
@@ -154,7 +190,7 @@ impl<T: Derive> DerivedCache<T> {
     }
 
     /// Returns the slot of this key. Adds one, and starts its build, if there is none. `None`: there are too
-    /// many.
+    /// many, or its owner has no bytes left for it.
     fn slot(self: &Arc<Self>, asked: AskedState<'_>, key: T::Key) -> Option<Arc<DerivedSlot<T>>> {
         let AskedState {
             view, namespace, ..
@@ -170,27 +206,37 @@ impl<T: Derive> DerivedCache<T> {
                 slots: HashMap::new(),
             };
         }
-        if let Some(owned) = slots_of_view.slots.get_mut(&key) {
-            if namespace.is_empty() {
+        let slots = &mut slots_of_view.slots;
+        let refused = slots.get(&key).map(|owned| &owned.slot);
+        if let Some(slot) = refused.filter(|slot| slot.refusal.get().is_some()) {
+            if !slot.may_try_again(self.limit.left(namespace)) {
+                return None;
+            }
+            slots.remove(&key);
+        }
+        if let Some(owned) = slots.get_mut(&key) {
+            if namespace.is_empty() && !owned.namespace.is_empty() {
                 owned.namespace = Box::default();
+                owned.slot.charge.move_to_cluster();
             }
             owned.slot.used_ms.store(self.now_ms(), Ordering::Relaxed);
             return Some(Arc::clone(&owned.slot));
         }
-        let namespaces = slots_of_view.slots.values().map(|owned| &*owned.namespace);
-        if !has_room(namespaces, namespace) {
+        let namespaces = slots.values().map(|owned| &*owned.namespace);
+        if !has_room(namespaces, namespace) || self.limit.left(namespace) == 0 {
             return None;
         }
         let slot = Arc::new(DerivedSlot {
             derived: RwLock::new(None),
-            bytes: AtomicUsize::new(0),
+            charge: Charge::new(Arc::clone(&self.limit), namespace),
+            refusal: OnceLock::new(),
             used_ms: AtomicU64::new(self.now_ms()),
         });
         let owned = OwnedSlot {
             namespace: namespace.into(),
             slot: Arc::clone(&slot),
         };
-        slots_of_view.slots.insert(key.clone(), owned);
+        slots.insert(key.clone(), owned);
         drop(views);
         tokio::spawn(Arc::clone(self).build(view.clone(), key, Arc::clone(&slot)));
         Some(slot)
@@ -200,15 +246,54 @@ impl<T: Derive> DerivedCache<T> {
         let Ok(_turn) = Arc::clone(&self.builds).acquire_owned().await else {
             return;
         };
-        let (language, of, wanted) = (self.language, view.clone(), key.clone());
-        let built = tokio::task::spawn_blocking(move || build::<T>(&of, &wanted, language));
-        match built.await {
-            Ok(Some(derived)) => {
-                slot.bytes.store(derived.bytes(), Ordering::Relaxed);
-                *slot.derived.write() = Some(derived);
-            }
+        let (this, of, wanted) = (Arc::clone(&self), view.clone(), key.clone());
+        let built = tokio::task::spawn_blocking(move || this.fill(&of, wanted, &slot));
+        if !matches!(built.await, Ok(Some(()))) {
             // The next query tries again.
-            _ => self.forget(&view, &key),
+            self.forget(&view, &key);
+        }
+    }
+
+    /// Builds an index or counter from the view's present state, or refuses it. `None`: the view does not answer.
+    fn fill(&self, view: &ViewHandle, key: T::Key, slot: &DerivedSlot<T>) -> Option<()> {
+        let begun = Instant::now();
+        let (state, _) = view.snapshot(Some(u64::MAX)).ok()?;
+        let bytes_max = slot.charge.left();
+        let derived = T::derive(key.clone(), self.language, &state, bytes_max).ok()?;
+        let Some(derived) = derived else {
+            self.refuse(view.id(), slot, bytes_max);
+            return Some(());
+        };
+        let bytes = derived.bytes();
+        tracing::info!(
+            view = %view.id(),
+            ?key,
+            objects = state.read().len(),
+            bytes,
+            took = ?begun.elapsed(),
+            "index or counter of the view built for the queries that can use it"
+        );
+        match slot.charge.set(bytes) {
+            true => *slot.derived.write() = Some(derived),
+            // Others have grown meanwhile.
+            false => self.refuse(view.id(), slot, bytes),
+        }
+        Some(())
+    }
+
+    /// Gives a structure up that takes more than `bytes`, or as many. The next [`Self::keep_up`] drops it.
+    fn refuse(&self, view: &ViewId, slot: &DerivedSlot<T>, bytes: usize) {
+        let at_ms = self.now_ms();
+        if slot.refusal.set(Refusal { at_ms, bytes }).is_ok() {
+            // Others of the same owner have the bytes from now on.
+            slot.charge.set(0);
+            tracing::warn!(
+                %view,
+                namespace = &*slot.charge.owner(),
+                bytes,
+                "index or counter of the view takes more memory than its policies may: \
+                 their queries look through all objects"
+            );
         }
     }
 
@@ -228,7 +313,10 @@ impl<T: Derive> DerivedCache<T> {
                     || match (&state, slot.derived.try_read()) {
                         (None, _) => true,
                         (Some((state, _)), Some(derived)) => {
-                            derived.as_ref().is_some_and(|it| !it.at().is(state))
+                            let is_refused = slot.refusal.get().is_some();
+                            derived
+                                .as_ref()
+                                .is_some_and(|it| is_refused || !it.at().is(state))
                         }
                         (Some(_), None) => false, // Somebody is bringing it up.
                     }
@@ -250,18 +338,27 @@ impl<T: Derive> DerivedCache<T> {
         });
         for (view, slot, state) in behind {
             let mut held = slot.derived.write();
-            if let Some(mut derived) = held.take() {
-                self.advance(&view, &slot, &mut derived, &state);
-                *held = Some(derived);
+            let Some(mut derived) = held.take() else {
+                continue;
+            };
+            if slot.refusal.get().is_some() {
+                // A query may have charged it since.
+                slot.charge.set(0);
+                continue;
+            }
+            self.advance(&view, &mut derived, &state);
+            let bytes = derived.bytes();
+            match slot.charge.set(bytes) {
+                true => *held = Some(derived),
+                false => self.refuse(&view, &slot, bytes),
             }
         }
     }
 
-    fn advance(&self, view: &ViewId, slot: &DerivedSlot<T>, derived: &mut T, state: &Snapshot) {
+    fn advance(&self, view: &ViewId, derived: &mut T, state: &Snapshot) {
         if !derived.at().is(state) {
             let changes = self.changes.between(view, derived.at(), state);
             derived.follow(&changes);
-            slot.bytes.store(derived.bytes(), Ordering::Relaxed);
         }
     }
 
@@ -281,22 +378,6 @@ fn has_room<'n>(held: impl Iterator<Item = &'n str>, namespace: &str) -> bool {
     }
     let is_within = own < PER_NAMESPACE_MAX && of_namespaces < PER_NAMESPACES_MAX;
     all < PER_VIEW_MAX && (namespace.is_empty() || is_within)
-}
-
-/// Builds an index or counter from the view's present state. `None`: the view does not answer.
-fn build<T: Derive>(view: &ViewHandle, key: &T::Key, language: Language) -> Option<T> {
-    let begun = Instant::now();
-    let (state, _) = view.snapshot(Some(u64::MAX)).ok()?;
-    let derived = T::derive(key.clone(), language, &state).ok()?;
-    tracing::info!(
-        view = %view.id(),
-        ?key,
-        objects = state.read().len(),
-        bytes = derived.bytes(),
-        took = ?begun.elapsed(),
-        "index or counter of the view built for the queries that can use it"
-    );
-    Some(derived)
 }
 
 impl<T: Derive> DerivedSlot<T> {
@@ -322,17 +403,34 @@ impl<T: Derive> DerivedSlot<T> {
         RwLockWriteGuard::downgrade(held).as_ref().map(ask)
     }
 
+    /// Returns true if an owner that has `left` bytes may try before [`REFUSED`] is over: it has clearly more than was too
+    /// little. So policies of several namespaces cannot have builds begin time and again.
+    fn may_try_again(&self, left: usize) -> bool {
+        let enough = |refusal: &Refusal| left > refusal.bytes.saturating_add(refusal.bytes / 4);
+        let is_dropped = || self.derived.try_read().is_some_and(|held| held.is_none());
+        self.refusal.get().is_some_and(enough) && is_dropped()
+    }
+
+    /// Returns true if the slot can go: it was unused for [`IDLE`], or refused for [`REFUSED`].
     fn is_idle(&self, now_ms: u64) -> bool {
-        let unused_ms = now_ms.saturating_sub(self.used_ms.load(Ordering::Relaxed));
-        unused_ms >= u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX)
+        let (since_ms, stays) = match self.refusal.get() {
+            Some(refusal) => (refusal.at_ms, REFUSED),
+            None => (self.used_ms.load(Ordering::Relaxed), IDLE),
+        };
+        now_ms.saturating_sub(since_ms) >= u64::try_from(stays.as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 impl Derive for Index {
     type Key = IndexKey;
 
-    fn derive(key: IndexKey, language: Language, at: &Snapshot) -> Result<Self, ParseError> {
-        Ok(Self::new(key, language, at))
+    fn derive(
+        key: IndexKey,
+        language: Language,
+        at: &Snapshot,
+        bytes_max: usize,
+    ) -> Result<Option<Self>, ParseError> {
+        Ok(Self::new_within(key, language, at, bytes_max))
     }
 
     fn follow(&mut self, changes: &Changes) {
@@ -351,8 +449,15 @@ impl Derive for Index {
 impl Derive for Counter {
     type Key = CounterKey;
 
-    fn derive(key: CounterKey, language: Language, at: &Snapshot) -> Result<Self, ParseError> {
-        Self::new(key, language.functions, at)
+    fn derive(
+        key: CounterKey,
+        language: Language,
+        at: &Snapshot,
+        bytes_max: usize,
+    ) -> Result<Option<Self>, ParseError> {
+        // It has a number for each namespace, whatever the objects are.
+        let counter = Self::new(key, language.functions, at)?;
+        Ok((counter.bytes() <= bytes_max).then_some(counter))
     }
 
     fn follow(&mut self, changes: &Changes) {
@@ -369,83 +474,4 @@ impl Derive for Counter {
 }
 
 #[cfg(test)]
-mod tests {
-    use anteroom_view::testing::TestView;
-    use serde_json::json;
-
-    use super::*;
-
-    /// Something that is derived from a state of a view: the state itself.
-    #[derive(Debug)]
-    struct State(Snapshot);
-
-    impl Derive for State {
-        type Key = ();
-
-        fn derive((): (), _: Language, at: &Snapshot) -> Result<Self, ParseError> {
-            Ok(Self(at.clone()))
-        }
-
-        fn follow(&mut self, changes: &Changes) {
-            self.0 = changes.to().clone();
-        }
-
-        fn at(&self) -> &Snapshot {
-            &self.0
-        }
-
-        fn bytes(&self) -> usize {
-            0
-        }
-    }
-
-    #[test]
-    fn a_namespace_has_a_quarter_of_a_views_indexes_and_the_cluster_has_the_rest() {
-        let held = |counts: &[(&'static str, usize)]| {
-            let each = |&(namespace, count)| std::iter::repeat_n(namespace, count);
-            counts.iter().flat_map(each).collect::<Vec<_>>()
-        };
-        for (counts, asks, expected) in [
-            (&[("a", 15)][..], "a", true),
-            (&[("a", 16)], "a", false),
-            (&[("a", 16)], "b", true),
-            (&[("a", 16), ("b", 16), ("c", 15)], "c", true),
-            (&[("a", 16), ("b", 16), ("c", 16)], "d", false),
-            (&[("a", 16), ("b", 16), ("c", 16)], "", true),
-            (&[("", 63)], "a", true),
-            (&[("", 64)], "", false),
-            (&[("", 60), ("a", 4)], "b", false),
-        ] {
-            let held = held(counts);
-            assert_eq!(
-                has_room(held.into_iter(), asks),
-                expected,
-                "{counts:?} {asks}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_long_lookup_holds_up_those_of_another_state_alone() {
-        let mut view = TestView::new("", "pods", "Pod");
-        let before = view.snapshot();
-        view.put("ns", "a", &json!({"metadata": {"name": "a"}}));
-        let after = view.snapshot();
-        let slot = DerivedSlot {
-            derived: RwLock::new(Some(State(before.clone()))),
-            bytes: AtomicUsize::new(0),
-            used_ms: AtomicU64::new(0),
-        };
-        let wait_max = Duration::from_millis(1);
-        let objects = |state: &Snapshot| {
-            let advance = |derived: &mut State| derived.0 = state.clone();
-            slot.ask(state, wait_max, advance, |it| it.at().read().len())
-        };
-        let lookup = |_: &State| (objects(&before), objects(&after));
-        let beside = slot.ask(&before, wait_max, |_| (), lookup);
-        assert_eq!(beside, Some((Some(0), None)));
-        assert_eq!((objects(&after), objects(&before)), (Some(1), Some(0)));
-        *slot.derived.write() = None;
-        assert_eq!(objects(&after), None, "it is built");
-    }
-}
+mod tests;

@@ -61,7 +61,7 @@ impl Evaluator {
             budget: args.budget(workers),
             workers: FairSlots::new(workers),
             plans: Plans::new(functions),
-            derived: Derived::new(language),
+            derived: Derived::new(language, args.derived_bytes_max()),
             scans: Scans::new(args.scan_lanes.unwrap_or(cores)),
             pieces: PartialResults::new(pieces_bytes_max),
             metrics,

@@ -326,3 +326,15 @@ fn values_are_found_by_either_end_of_a_key_with_wildcards() {
     assert_eq!(found, Some(vec!["new.example".to_owned()]));
     assert_eq!(asked.found("*a.example", usize::MAX), Some(Vec::new()));
 }
+
+#[test]
+fn an_index_that_would_take_more_bytes_than_it_may_is_not_built() {
+    let mut pods = Pods::new();
+    (0..100).for_each(|n| pods.put(n, &format!("app-{n:03}"), &json!(0)));
+    let Index { key, language, .. } = LabelIndex::of(&pods.state()).index;
+    let within = |bytes_max| Index::new_within(key.clone(), language, &pods.state(), bytes_max);
+    let bytes = within(usize::MAX).unwrap().bytes();
+    assert!(bytes > 100 * "app-000".len());
+    assert_eq!(within(bytes).unwrap().values(), 100);
+    assert!(within(bytes - 1).is_none());
+}
