@@ -46,6 +46,10 @@ pub(crate) const SLICE_OBJECTS: usize = 512;
 /// For how long no short query has come in before a scan takes more than one core.
 const LULL: Duration = Duration::from_millis(10);
 
+/// The evaluations in turns per core that may have a thread at once, for policies of the cluster, and as many for all
+/// namespaces. More wait without a thread. The runtime has 512 threads for all work that blocks.
+const PLACES_PER_CORE: usize = 2;
+
 /// The resources that all scans share.
 #[derive(Debug)]
 pub(crate) struct Scans {
@@ -55,6 +59,10 @@ pub(crate) struct Scans {
     width: usize,
     /// The slots for evaluations over whole views.
     wholes: Arc<FairSlots>,
+    /// The places of evaluations in turns for policies of namespaces. An evaluation has its place to its end.
+    places: Arc<FairSlots>,
+    /// The places for policies of the cluster, so that none waits for the end of a namespace's evaluation.
+    cluster_places: Arc<FairSlots>,
     begun: Instant,
     /// The time of the last short query, in microseconds from `begun`.
     short_us: AtomicU64,
@@ -90,6 +98,8 @@ impl Scans {
             lanes: FairSlots::new(cores),
             width: cores,
             wholes: FairSlots::new(cores.saturating_sub(1).max(cores.min(1))),
+            places: FairSlots::new(PLACES_PER_CORE * cores.max(1)),
+            cluster_places: FairSlots::new(PLACES_PER_CORE * cores.max(1)),
             begun: Instant::now(),
             short_us: AtomicU64::new(0),
         }
