@@ -3,20 +3,24 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Call};
+use anteroom_jmespath::Budget;
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, PolicyKind, Refusal, service_answer};
 use anteroom_runtime::fair_quota::FairPermit;
 use anteroom_seal::{Answering, AskedOf, is_question, withheld};
-use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
+use anteroom_wire::{
+    live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest},
+    query::Query,
+};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
     LiveTools,
     allowed::{Allowed, ReadTarget},
-    evaluate::evaluate,
+    evaluate::{SHORT_BUDGET, evaluate},
     failed,
     limits::{Beneficiary, Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
@@ -78,7 +82,12 @@ pub(super) struct LiveReader {
     shared_reads: SharedReads<(bool, Beneficiary, String), FetchResult>,
     images: Images,
     writes: Writes,
+    /// The threads of long evaluations.
+    evaluations: Arc<Semaphore>,
 }
+
+/// The evaluations over live reads that have a thread at once.
+const EVALUATIONS_MAX: usize = 2;
 
 impl LiveReader {
     pub(super) fn new(tools: LiveTools, mirror: Arc<Mirror>) -> Self {
@@ -93,6 +102,7 @@ impl LiveReader {
             shared_reads: SharedReads::default(),
             images: args.registries.images(),
             writes: Writes::new(),
+            evaluations: Arc::new(Semaphore::new(EVALUATIONS_MAX)),
             tools,
         }
     }
@@ -261,8 +271,9 @@ impl LiveReader {
             bytes,
             begun,
         } = fetched;
-        let query = request.query.clone();
-        let evaluated = off_thread(bytes, move || evaluate(&query, &answer)).await;
+        let evaluated = self
+            .evaluated(&request.query, answer, bytes, deadline)
+            .await;
         let result = match secret {
             true => evaluated.map_err(withheld)?,
             false => evaluated?,
@@ -274,6 +285,33 @@ impl LiveReader {
             result,
             secret,
         })
+    }
+
+    /// Evaluates a query over an answer: where the call arrived if that is short, and otherwise on one of few threads, for
+    /// which evaluations wait in turn.
+    async fn evaluated(
+        &self,
+        query: &Query,
+        answer: Arc<Value>,
+        bytes: usize,
+        deadline: Instant,
+    ) -> Result<Bytes, FactError> {
+        if bytes <= INLINE_BYTES_MAX {
+            let result = evaluate(query, &answer, SHORT_BUDGET);
+            if !matches!(result, Err(FactError::BudgetExceeded { .. })) {
+                return result;
+            }
+        }
+        let place = Arc::clone(&self.evaluations).acquire_owned();
+        let Ok(Ok(place)) = tokio::time::timeout_at(deadline, place).await else {
+            return Err(failed("other live reads are being evaluated"));
+        };
+        let query = query.clone();
+        let evaluated = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            evaluate(&query, &answer, Budget::default())
+        });
+        evaluated.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// Reads, or joins an equal read that is under way. Returns whether it joined one.
