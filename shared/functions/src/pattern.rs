@@ -21,6 +21,9 @@ use serde_json::{Map, Value};
 
 use crate::meter;
 
+/// The most bytes of a text that a message quotes.
+const QUOTED_BYTES_MAX: usize = 128;
+
 /// Why an object does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
@@ -130,9 +133,26 @@ fn scalar(pattern: &Value, value: &Value, path: &str) -> Result<(), Mismatch> {
     match leaf::matches(pattern, value) {
         true => Ok(()),
         false => {
-            let message = format!("the value {value} does not match {pattern} at path {path}");
+            let found = match value {
+                Value::Array(_) | Value::Object(_) => shape(value).to_owned(),
+                scalar => format!("the value {}", quoted(scalar)),
+            };
+            let pattern = quoted(pattern);
+            let message = format!("{found} does not match {pattern} at path {path}");
+            meter::charge_bytes(message.len());
             Err(differs(path, message))
         }
+    }
+}
+
+/// Returns a scalar as a message quotes it: of a long text the beginning, since whoever sends it chooses its length.
+fn quoted(scalar: &Value) -> String {
+    match scalar {
+        Value::String(text) if text.len() > QUOTED_BYTES_MAX => {
+            let end = text.floor_char_boundary(QUOTED_BYTES_MAX);
+            Value::from(format!("{}…", &text[..end])).to_string()
+        }
+        scalar => scalar.to_string(),
     }
 }
 
@@ -331,13 +351,16 @@ fn differs(path: &str, message: String) -> Mismatch {
 }
 
 fn other_shape(expected: &str, found: &Value) -> String {
-    let found = match found {
+    format!("{expected} is expected, found {}", shape(found))
+}
+
+fn shape(value: &Value) -> &'static str {
+    match value {
         Value::Null => "nothing",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
         _ => "a scalar",
-    };
-    format!("{expected} is expected, found {found}")
+    }
 }
 
 #[cfg(test)]

@@ -326,3 +326,58 @@ fn each_key_of_a_pattern_is_charged_for_each_element() {
     let taken = 1_000_000 - left;
     assert!((10_000..50_000).contains(&taken), "{taken}");
 }
+
+/// A few patterns over a large object would otherwise write megabytes of text for two steps each.
+#[test]
+fn messages_name_objects_by_their_shape_and_quote_the_beginning_of_long_texts() {
+    let many: serde_json::Map<_, _> = (0..10_000)
+        .map(|at| (format!("k{at}"), json!(at)))
+        .collect();
+    let long = "ä".repeat(10_000);
+    let beginning = "ä".repeat(QUOTED_BYTES_MAX / 2);
+    for (pattern, value, expected) in [
+        (
+            json!("x"),
+            json!(many),
+            "an object does not match \"x\" at path /a/".to_owned(),
+        ),
+        (
+            json!("x"),
+            json!([[many]]),
+            "a list does not match \"x\" at path /a/".to_owned(),
+        ),
+        (
+            json!(5),
+            json!(long),
+            format!("the value \"{beginning}…\" does not match 5 at path /a/"),
+        ),
+        (
+            json!(long),
+            json!(null),
+            format!("the value null does not match \"{beginning}…\" at path /a/"),
+        ),
+        (
+            json!("x"),
+            json!("y"),
+            "the value \"y\" does not match \"x\" at path /a/".to_owned(),
+        ),
+    ] {
+        let found = matches(&json!({ "a": pattern }), &json!({ "a": value }));
+        let Err(Mismatch::Differs(difference)) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(difference.message, expected);
+    }
+}
+
+#[test]
+fn the_message_of_each_mismatch_is_charged() {
+    let name = "n".repeat(1_600);
+    let anchored = format!("^({name})");
+    let pattern = json!({ &anchored: [{ "a": "x" }] });
+    let object = json!({ &name: vec![json!({ "a": "y" }); 100] });
+    let (_, left) = meter::within(1_000_000, || matches(&pattern, &object));
+    // Each element has a message with the path, which is 100 steps.
+    let taken = 1_000_000 - left;
+    assert!((10_000..13_000).contains(&taken), "{taken}");
+}
