@@ -89,7 +89,22 @@ impl Patch {
     /// # Errors
     /// The first operation that does not apply; [`PatchError::TooLarge`], [`PatchError::TooDeep`].
     pub fn apply(&self, document: &Value, leniency: Leniency) -> Result<Value, PatchError> {
-        apply::apply(&self.0, document, leniency)
+        self.apply_charged(document, leniency, &|_| true)
+    }
+
+    /// Applies the patch like [`Patch::apply`]. Each operation tells `charge` its work before it does it: looking up, comparing,
+    /// copying, shifting elements. The unit is the time to copy a byte of text. The caller counts the first copy of the
+    /// document. If `charge` returns `false`, the patch ends there.
+    ///
+    /// # Errors
+    /// Those of [`Patch::apply`]; [`PatchError::TooCostly`] if `charge` has returned `false`.
+    pub fn apply_charged(
+        &self,
+        document: &Value,
+        leniency: Leniency,
+        charge: &dyn Fn(usize) -> bool,
+    ) -> Result<Value, PatchError> {
+        apply::apply(&self.0, document, leniency, charge)
     }
 }
 

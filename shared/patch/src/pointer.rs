@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::PatchError;
+use crate::{PatchError, size::VALUE_BYTES};
 
 /// A JSON pointer: its decoded steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,12 @@ impl Pointer {
 
     pub(crate) fn steps(&self) -> &[String] {
         &self.0
+    }
+
+    /// The work of following the pointer, in bytes of text.
+    pub(crate) fn work(&self) -> usize {
+        let step = |step: &String| VALUE_BYTES + step.len();
+        self.0.iter().map(step).sum()
     }
 
     /// Returns whether `other` is inside of what this points to.

@@ -18,6 +18,23 @@ pub fn weight(value: &Value) -> usize {
     }
 }
 
+/// Bytes that come to one value in [`work`], whatever is in it.
+pub(crate) const VALUE_BYTES: usize = 16;
+
+/// The work of going through a value or copying it, in bytes of text: small values take longer than their bytes.
+pub(crate) fn work(value: &Value) -> usize {
+    VALUE_BYTES
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(elements) => elements.iter().map(work).sum::<usize>(),
+            Value::Object(entries) => {
+                let entry = |(key, value): (&String, &Value)| key.len() + work(value);
+                entries.iter().map(entry).sum::<usize>()
+            }
+        }
+}
+
 /// Returns whether a value nests no deeper than [`DEPTH_MAX`].
 pub(crate) fn check_depth(value: &Value) -> Result<(), PatchError> {
     check_depth_at(value, 0)

@@ -6,16 +6,20 @@ use super::{Action, Leniency, Operation};
 use crate::{
     PatchError,
     pointer::Pointer,
-    size::{self, Budget},
+    size::{self, Budget, VALUE_BYTES},
 };
 
 /// Nulls that are put into a list to reach an index behind its end; one that is further is an error.
 pub const PADDING_MAX: usize = 1_000;
 
+/// The work of shifting one element of a list, in bytes of text.
+const SHIFTED_BYTES: usize = 4;
+
 pub(super) fn apply(
     operations: &[Operation],
     document: &Value,
     leniency: Leniency,
+    charge: &dyn Fn(usize) -> bool,
 ) -> Result<Value, PatchError> {
     size::check_depth(document)?;
     let mut budget = Budget::new();
@@ -27,7 +31,9 @@ pub(super) fn apply(
             path: &operation.path,
             leniency,
             budget: &mut budget,
+            charge,
         };
+        at.charge(VALUE_BYTES + operation.path.work())?;
         at.apply(&operation.action, &mut patched)?;
     }
     Ok(patched)
@@ -39,6 +45,7 @@ struct OperationInProgress<'o> {
     path: &'o Pointer,
     leniency: Leniency,
     budget: &'o mut Budget,
+    charge: &'o dyn Fn(usize) -> bool,
 }
 
 /// Why a step leads nowhere.
@@ -58,11 +65,28 @@ impl Missing {
 }
 
 impl OperationInProgress<'_> {
+    /// Counts work, in bytes of text.
+    fn charge(&self, bytes: usize) -> Result<(), PatchError> {
+        match (self.charge)(bytes) {
+            true => Ok(()),
+            false => Err(PatchError::TooCostly),
+        }
+    }
+
+    /// Counts the shifting of the elements of a list behind an index.
+    fn charge_shift(&self, length: usize, at: usize) -> Result<(), PatchError> {
+        self.charge(SHIFTED_BYTES * length.saturating_sub(at))
+    }
+
     fn apply(&mut self, action: &Action, document: &mut Value) -> Result<(), PatchError> {
         match action {
-            Action::Add(value) => self.add(document, value.clone(), self.leniency.creates_parents),
+            Action::Add(value) => {
+                self.charge(size::work(value))?;
+                self.add(document, value.clone(), self.leniency.creates_parents)
+            }
             Action::Remove => self.remove(document),
             Action::Replace(value) => {
+                self.charge(size::work(value))?;
                 self.admit(value)?;
                 let found = self.find(document, self.path)?;
                 value.clone_into(found);
@@ -72,19 +96,32 @@ impl OperationInProgress<'_> {
                 if from.is_above(self.path) {
                     return Err(self.refuse("a value cannot be moved into itself"));
                 }
-                let value = self.find(document, from)?.clone();
                 if from == self.path {
+                    self.find(document, from)?;
                     return Ok(());
                 }
+                let value = self.copied(document, from)?;
                 self.remove_at(document, from)?;
                 self.add(document, value, false)
             }
             Action::Copy(from) => {
-                let value = self.find(document, from)?.clone();
+                let value = self.copied(document, from)?;
                 self.add(document, value, false)
             }
-            Action::Test(expected) => self.test(document, expected),
+            Action::Test(expected) => {
+                // No more than the smaller of two values is compared.
+                self.charge(size::work(expected))?;
+                self.test(document, expected)
+            }
         }
+    }
+
+    /// Returns a copy of the value at the path.
+    fn copied(&self, document: &mut Value, from: &Pointer) -> Result<Value, PatchError> {
+        self.charge(from.work())?;
+        let found = self.find(document, from)?;
+        self.charge(size::work(found))?;
+        Ok(found.clone())
     }
 
     /// A field that is not there is null, where that is how it is meant.
@@ -210,6 +247,7 @@ impl OperationInProgress<'_> {
             }
             Value::Array(elements) => {
                 if let Ok(at) = self.index(last, elements.len()) {
+                    self.charge_shift(elements.len(), at)?;
                     elements.remove(at);
                 }
             }
@@ -245,6 +283,7 @@ impl OperationInProgress<'_> {
             }
             Value::Array(elements) => {
                 let at = self.insertion(last, elements.len())?;
+                self.charge_shift(elements.len(), at)?;
                 elements.insert(at, value);
             }
             _ => {
@@ -317,6 +356,7 @@ impl OperationInProgress<'_> {
             let problem = format!("element {length} is more than {PADDING_MAX} behind the end");
             return Err(self.refuse(problem));
         }
+        self.charge(VALUE_BYTES * missing)?;
         self.budget.take_bytes(4 * missing)?;
         elements.resize(elements.len() + missing, Value::Null);
         Ok(())

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -306,6 +308,83 @@ fn json_patch_limits_hold_at_their_edge() {
     let copies = Value::Array(copies.collect());
     let error = patched(&json!({"text": "x".repeat(1_000)}), &copies, Leniency::NONE);
     assert!(error == Err(PatchError::TooLarge.to_string()));
+}
+
+/// Policies may apply thousands of operations to each of a thousand elements.
+#[test]
+fn operations_are_charged_by_what_they_copy_compare_and_shift() {
+    let keys = |count: usize| -> Map<String, Value> {
+        (0..count).map(|at| (format!("k{at}"), json!(1))).collect()
+    };
+    let document = json!({"a": keys(2_000), "b": 1, "list": vec![json!(1); 10_000]});
+    let copied = 2_000 * 16..2_000 * 64;
+    let small = 16..256;
+    for (operation, expected) in [
+        (json!({"op": "move", "from": "/a", "path": "/a"}), &small),
+        (json!({"op": "move", "from": "/a", "path": "/c"}), &copied),
+        (json!({"op": "copy", "from": "/a", "path": "/c"}), &copied),
+        (json!({"op": "copy", "from": "/b", "path": "/c"}), &small),
+        (
+            json!({"op": "test", "path": "/a", "value": keys(2_000)}),
+            &copied,
+        ),
+        (
+            json!({"op": "add", "path": "/c", "value": keys(2_000)}),
+            &copied,
+        ),
+        (
+            json!({"op": "replace", "path": "/b", "value": keys(2_000)}),
+            &copied,
+        ),
+        (json!({"op": "remove", "path": "/a"}), &small),
+        (json!({"op": "remove", "path": "/list/9999"}), &small),
+        (
+            json!({"op": "remove", "path": "/list/0"}),
+            &(40_000..41_000),
+        ),
+        (
+            json!({"op": "add", "path": "/list/0", "value": 1}),
+            &(40_000..41_000),
+        ),
+        (
+            json!({"op": "add", "path": "/c/1000", "value": 1}),
+            &(16_000..17_000),
+        ),
+        (
+            json!({"op": "remove", "path": "/x".repeat(500)}),
+            &(8_000..10_000),
+        ),
+    ] {
+        let charged = Cell::new(0_usize);
+        let patch = Patch::parse(&json!([operation])).unwrap();
+        let count = |bytes: usize| {
+            charged.set(charged.get() + bytes);
+            true
+        };
+        let made = patch.apply_charged(&document, Leniency::KYVERNO, &count);
+        assert_eq!(made, patch.apply(&document, Leniency::KYVERNO));
+        assert!(made.is_ok(), "{operation}: {made:?}");
+        let charged = charged.get();
+        assert!(
+            expected.contains(&charged),
+            "{}: {charged}",
+            operation["op"]
+        );
+    }
+}
+
+#[test]
+fn a_patch_whose_work_is_too_much_ends_there() {
+    let patch = vec![json!({"op": "remove", "path": "/a"}); 100];
+    let patch = Patch::parse(&json!(patch)).unwrap();
+    let asked = Cell::new(0_usize);
+    let ten = |_: usize| {
+        asked.set(asked.get() + 1);
+        asked.get() < 10
+    };
+    let made = patch.apply_charged(&json!({}), Leniency::KYVERNO, &ten);
+    assert_eq!(made, Err(PatchError::TooCostly));
+    assert_eq!(asked.get(), 10);
 }
 
 /// A key of 30 KB stands in the path of each of 14,000 elements.

@@ -148,9 +148,9 @@ impl RuleError {
             Self::Cel { source, .. } if source.is_budget() => ErrorCode::BUDGET_EXCEEDED,
             Self::Cel { .. } => ErrorCode::CEL_FAILED,
             Self::Patch { source, .. } => match source {
-                PatchError::TooLarge | PatchError::TooManyOperations { .. } => {
-                    ErrorCode::BUDGET_EXCEEDED
-                }
+                PatchError::TooLarge
+                | PatchError::TooCostly
+                | PatchError::TooManyOperations { .. } => ErrorCode::BUDGET_EXCEEDED,
                 _ => ErrorCode::PATCH_FAILED,
             },
             Self::OutOfTime => ErrorCode::DEADLINE_EXCEEDED,

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use anteroom_functions::{meter, pattern, values};
+use anteroom_functions::{meter, operator, pattern, values};
 use anteroom_patch::{PatchError, Schema, anchors, json, merge};
 use serde_json::{Map, Value};
 
@@ -184,7 +184,7 @@ fn each_element(
             Ok(()) => {}
             Err(Stop::Pending) => is_pending = true,
             // A list before still waits for facts, so this error may be about an object that never exists.
-            Err(Stop::Error(_)) if is_pending => {}
+            Err(Stop::Error(_)) if is_pending && meter::left() > 0 => {}
             Err(stop) => return Err(stop),
         }
     }
@@ -245,8 +245,15 @@ fn apply(
 }
 
 fn operated(object: &MutatedObject, patch: &Value, place: String) -> Result<Value, Stop> {
+    // Its operations are read into a copy.
+    if !meter::charge(operator::length(patch)) {
+        return Err(failed(PatchError::TooCostly, place));
+    }
     json::Patch::parse(patch)
-        .and_then(|patch| patch.apply(&object.value, json::Leniency::KYVERNO))
+        .and_then(|patch| {
+            let leniency = json::Leniency::KYVERNO;
+            patch.apply_charged(&object.value, leniency, &meter::charge_bytes)
+        })
         .map_err(|error| failed(error, place))
 }
 
@@ -289,7 +296,22 @@ fn rendered_operation(
         let value = Arc::unwrap_or_clone(value.value(scope)?);
         made.insert("value".to_owned(), value);
     }
-    Ok(Value::Object(made))
+    charged(Value::Object(made))
+}
+
+/// Charges a value that was copied for a patch: each element of a `foreach` copies it anew.
+fn charged(made: Value) -> Result<Value, Interrupt> {
+    match meter::charge(1 + operator::length(&made)) {
+        true => Ok(made),
+        false => Err(too_costly()),
+    }
+}
+
+fn too_costly() -> Interrupt {
+    Interrupt::Rule(Box::new(RuleError::Patch {
+        place: "mutate".to_owned(),
+        source: PatchError::TooCostly,
+    }))
 }
 
 /// Returns a patch with its variables resolved. A key that comes from a variable is a plain field, never an anchor or
@@ -300,6 +322,9 @@ fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Inter
             let mut made = Map::new();
             for (key, value) in entries {
                 let text = key.text(scope)?;
+                if !meter::charge(1) || !meter::charge_bytes(text.len()) {
+                    return Err(too_costly());
+                }
                 if key.fixed().is_none() && special(&text) != special(key.source()) {
                     return Err(hostile(key.source(), &text).into());
                 }
@@ -311,12 +336,12 @@ fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Inter
             .iter()
             .map(|element| rendered(element, scope))
             .collect(),
-        ValueTemplate::Fixed(value) => Ok(Value::clone(value)),
+        ValueTemplate::Fixed(value) => charged(Value::clone(value)),
         ValueTemplate::Text(template) => {
             let value = Arc::unwrap_or_clone(template.value(scope)?);
             match special_key(&value) {
                 Some(key) => Err(hostile(template.source(), key).into()),
-                None => Ok(value),
+                None => charged(value),
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Rules that change objects.
 
+use anteroom_functions::meter;
 use anteroom_model::ErrorCode;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::*;
 use crate::{Driver, compile_for};
@@ -294,6 +295,68 @@ fn a_large_object_is_not_patched_without_end() {
         outcome(rule, &large),
         RuleOutcome::Error(RuleError::TooMuchPatched)
     );
+}
+
+/// Returns the outcome of a rule that may take so many steps, and the steps that it took.
+fn metered(steps: u64, mutate: &Value, object: &Value) -> (RuleOutcome, u64) {
+    let matched = json!({"any": [{"resources": {"kinds": ["*"]}}]});
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+        "spec": {"rules": [{"name": "rule", "match": matched, "mutate": mutate}]},
+    });
+    let policy = compile_for(&manifest, Driver::ALL);
+    let policy = policy.unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let request = create(object);
+    let (step, left) = meter::within(steps, || {
+        Evaluation::start(&policy, &policy.rules[0], &request).step()
+    });
+    match step {
+        RuleStep::Done(report) => (report.outcome, steps - left),
+        RuleStep::Need(facts) => panic!("{facts:?}"),
+    }
+}
+
+/// Each of 1,000 elements would apply 10,000 operations, which takes minutes.
+#[test]
+fn operations_of_each_element_end_with_the_steps_of_the_review() {
+    let data: Map<_, _> = (0..2_000)
+        .map(|at| (format!("k{at}"), json!("v")))
+        .collect();
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
+        "data": data, "list": vec![1; 1_000]});
+    let moved = json!({"op": "move", "from": "/data/k0", "path": "/data/k0"});
+    let tested = json!({"op": "test", "path": "/data/k0", "value": "v"});
+    for operation in [moved, tested] {
+        let operations = vec![operation; 10_000];
+        let mutate =
+            json!({"foreach": [{"list": "request.object.list", "patchesJson6902": operations}]});
+        let (outcome, taken) = metered(500_000, &mutate, &object);
+        let RuleOutcome::Error(error) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED, "{error}");
+        assert_eq!(taken, 500_000);
+    }
+}
+
+#[test]
+fn the_values_of_patches_are_charged_for_each_element() {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "list": vec![1; 100]});
+    let value = vec![json!(1); 1_000];
+    let operation = json!({"op": "add", "path": "/x", "value": value});
+    for patch in [
+        json!({"list": "request.object.list", "patchesJson6902": [operation]}),
+        json!({"list": "request.object.list", "patchStrategicMerge": {"x": value}}),
+        json!({"list": "request.object.list", "patchStrategicMerge": {"x": value, "y": "{{ elementIndex }}"}}),
+    ] {
+        let (outcome, taken) = metered(10_000_000, &json!({"foreach": [patch]}), &object);
+        assert!(
+            matches!(outcome, RuleOutcome::Mutated { .. }),
+            "{outcome:?}"
+        );
+        // Beside the value, each element goes through the object: its 1,000 numbers are 500 steps.
+        assert!((130_000..1_000_000).contains(&taken), "{taken}");
+    }
 }
 
 #[test]
