@@ -32,13 +32,10 @@ const RECORD_BYTES_MAX: usize = 8 * 1024;
 /// Facts of one rule in the record; the rest are counted.
 const FACTS_MAX: usize = 16;
 
-/// The most places in the record that one rule changed; the rest are counted.
-const CHANGED_MAX: usize = 16;
-
 /// Further results of a rule in the record.
 const PROPERTIES_MAX: usize = 16;
 
-/// Bytes of an entry or a changed path in the record: paths may be long.
+/// Bytes of an entry in the record: paths may be long.
 const ENTRY_BYTES_MAX: usize = 256;
 
 /// Usual length of an answer.
@@ -302,7 +299,6 @@ struct AuditFact<'a> {
 impl<'a> Rule<'a> {
     fn of(record: &'a RuleRecord) -> Self {
         let left_out = |all: usize, max| Some(all).filter(|all| *all > max).map(|all| all - max);
-        let changed = record.changed.iter().take(CHANGED_MAX);
         let properties = record.public_properties().take(PROPERTIES_MAX);
         let short = |text| cut(text, ENTRY_BYTES_MAX);
         let properties = properties.map(|(name, value)| (short(name), short(value)));
@@ -310,8 +306,8 @@ impl<'a> Rule<'a> {
             policy: &record.name.policy,
             rule: record.name.rule(),
             result: record.result().as_str(),
-            changed: changed.map(|place| cut(place, ENTRY_BYTES_MAX)).collect(),
-            changed_left_out: left_out(record.changed.len(), CHANGED_MAX),
+            changed: record.changed.kept().iter().map(String::as_str).collect(),
+            changed_left_out: Some(record.changed.left_out()).filter(|&count| count > 0),
             exceptions: &record.excepted_by,
             properties: properties.collect(),
             facts: record

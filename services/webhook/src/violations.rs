@@ -77,7 +77,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use anteroom_engine::{rule::RuleName, verdict};
+    use anteroom_engine::{
+        rule::RuleName,
+        verdict::{self, ChangedPlaces},
+    };
 
     fn violation_of_one(
         operation: &str,
@@ -112,7 +115,7 @@ mod tests {
             ignore_errors: false,
             warn_on_audit: false,
             facts: Vec::new(),
-            changed: Vec::new(),
+            changed: ChangedPlaces::default(),
             excepted_by: Vec::new(),
             properties: std::collections::BTreeMap::new(),
             depends_on_arrival: false,
@@ -142,7 +145,7 @@ mod tests {
             ignore_errors: false,
             warn_on_audit: false,
             facts: Vec::new(),
-            changed: Vec::new(),
+            changed: ChangedPlaces::default(),
             excepted_by: Vec::new(),
             properties: std::collections::BTreeMap::new(),
             depends_on_arrival: false,

@@ -13,7 +13,7 @@ use crate::{
     catalog::Catalog,
     facts::{FactAnswer, FactResult, Origin, RuleRequests},
     rule::RuleName,
-    verdict::{self, FactRecord, RuleRecord},
+    verdict::{self, ChangedPlaces, FactRecord, RuleRecord},
 };
 
 /// A rule with its policy and its names.
@@ -346,7 +346,7 @@ fn record(
         ignore_errors,
         warn_on_audit: policy.emit_warning(),
         facts,
-        changed: Vec::new(),
+        changed: ChangedPlaces::default(),
         took: Duration::ZERO,
         excepted_by: report.excepted_by,
         properties: report.properties,

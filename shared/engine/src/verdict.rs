@@ -30,8 +30,8 @@ pub struct RuleRecord {
     pub took: std::time::Duration,
     /// The outcome; of a rule that changes the object, without the object that it made.
     pub outcome: RuleOutcome,
-    /// The places where the rule changed the object, as pointers into it.
-    pub changed: Vec<String>,
+    /// The places where the rule changed the object.
+    pub changed: ChangedPlaces,
     /// The facts that it asked for.
     pub facts: Vec<FactRecord>,
     /// The exceptions by which it was skipped.
@@ -42,6 +42,46 @@ pub struct RuleRecord {
     pub depends_on_arrival: bool,
     /// The rule has read Secrets, so only the user may see its message.
     pub knows_secrets: bool,
+}
+
+/// The most places of one rule's changes that are kept; the rest are counted.
+pub const CHANGED_MAX: usize = 16;
+
+/// The most bytes of a changed place that are kept: keys may be long.
+pub const CHANGED_BYTES_MAX: usize = 256;
+
+/// Places where a rule changed an object, as pointers into it: the first [`CHANGED_MAX`], and a count of the rest. Every
+/// rule of a review may change thousands of places, and all records are kept until its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangedPlaces {
+    kept: Vec<String>,
+    left_out: usize,
+}
+
+impl ChangedPlaces {
+    /// Returns the places that are kept, each cut off after [`CHANGED_BYTES_MAX`] bytes.
+    pub fn kept(&self) -> &[String] {
+        &self.kept
+    }
+
+    /// Returns the number of the other places.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+}
+
+impl<T: AsRef<str>> FromIterator<T> for ChangedPlaces {
+    fn from_iter<I: IntoIterator<Item = T>>(places: I) -> Self {
+        let mut places = places.into_iter();
+        let cut = |place: T| {
+            let place = place.as_ref();
+            place[..place.floor_char_boundary(CHANGED_BYTES_MAX)].to_owned()
+        };
+        Self {
+            kept: places.by_ref().take(CHANGED_MAX).map(cut).collect(),
+            left_out: places.count(),
+        }
+    }
 }
 
 /// Replaces the message of a rule that has read Secrets, for everyone but the user.
@@ -273,7 +313,7 @@ mod tests {
             ignore_errors,
             warn_on_audit: false,
             outcome,
-            changed: Vec::new(),
+            changed: ChangedPlaces::default(),
             facts: Vec::new(),
             excepted_by: Vec::new(),
             properties: BTreeMap::new(),

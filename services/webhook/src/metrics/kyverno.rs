@@ -409,6 +409,7 @@ fn text(flag: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use anteroom_engine::verdict::ChangedPlaces;
     use serde_json::json;
 
     use super::*;
@@ -461,7 +462,7 @@ mod tests {
                 warn_on_audit: false,
                 took: Duration::ZERO,
                 outcome: anteroom_policy::RuleOutcome::Pass,
-                changed: Vec::new(),
+                changed: ChangedPlaces::default(),
                 facts: Vec::new(),
                 excepted_by: Vec::new(),
                 properties: std::collections::BTreeMap::new(),

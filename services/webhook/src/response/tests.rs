@@ -4,7 +4,10 @@ use anteroom_model::ObjectKey;
 use anteroom_policy::{FailureAction, RuleOutcome};
 use serde_json::{Value, json};
 
-use anteroom_engine::rule::RuleName;
+use anteroom_engine::{
+    rule::RuleName,
+    verdict::{CHANGED_MAX, ChangedPlaces},
+};
 
 use super::*;
 
@@ -142,7 +145,7 @@ fn passing(policy: &str) -> RuleRecord {
         ignore_errors: false,
         warn_on_audit: false,
         outcome: RuleOutcome::Pass,
-        changed: Vec::new(),
+        changed: ChangedPlaces::default(),
         facts: Vec::new(),
         excepted_by: Vec::new(),
         properties: std::collections::BTreeMap::new(),

@@ -6,7 +6,7 @@ use anteroom_bus::local::LocalBus;
 use anteroom_engine::{
     facts::Origin,
     rule::RuleName,
-    verdict::{self, FactRecord, RuleRecord},
+    verdict::{self, ChangedPlaces, FactRecord, RuleRecord},
 };
 use anteroom_model::{ObjectKey, Revision, ViewId};
 use anteroom_policy::{FailureAction, RuleOutcome};
@@ -50,7 +50,7 @@ fn record(policy: &str, outcome: RuleOutcome) -> RuleRecord {
         ignore_errors: false,
         warn_on_audit: false,
         facts: vec![fact(1), fact(7)],
-        changed: Vec::new(),
+        changed: ChangedPlaces::default(),
         excepted_by: Vec::new(),
         properties: std::collections::BTreeMap::new(),
         depends_on_arrival: false,

@@ -13,7 +13,7 @@ use anteroom_patch::json;
 use anteroom_policy::{AdmissionRequest, RuleOutcome};
 use serde_json::Value;
 
-use crate::verdict::RuleRecord;
+use crate::verdict::{ChangedPlaces, RuleRecord};
 
 /// The object in its current state, with a record of each change.
 pub(super) struct Mutation {
@@ -90,7 +90,7 @@ impl Mutation {
             self.request = self.request.with_object(found);
         }
         for record in self.records.iter_mut().skip(self.of_others) {
-            record.changed.clear();
+            record.changed = ChangedPlaces::default();
             if matches!(record.outcome, RuleOutcome::Mutated { .. }) {
                 let reason = "what it changed was undone: another rule of its policy failed";
                 record.outcome = RuleOutcome::Skipped {
@@ -110,12 +110,12 @@ impl Mutation {
 }
 
 /// Returns the paths where two objects differ.
-fn places(before: &Value, after: &Value) -> Vec<String> {
-    let Value::Array(operations) = json::diff(before, after) else {
-        return Vec::new();
-    };
-    let path = |operation: &Value| operation["path"].as_str().map(str::to_owned);
-    operations.iter().filter_map(path).collect()
+fn places(before: &Value, after: &Value) -> ChangedPlaces {
+    let operations = json::diff(before, after);
+    let operations = operations.as_array().into_iter().flatten();
+    operations
+        .filter_map(|operation| operation["path"].as_str())
+        .collect()
 }
 
 #[cfg(test)]

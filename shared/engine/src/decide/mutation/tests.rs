@@ -5,7 +5,10 @@ use anteroom_policy::{FailureAction, RuleError};
 use serde_json::json;
 
 use super::*;
-use crate::rule::RuleName;
+use crate::{
+    rule::RuleName,
+    verdict::{CHANGED_BYTES_MAX, CHANGED_MAX},
+};
 
 fn mutation() -> Mutation {
     let request = json!({
@@ -23,7 +26,7 @@ fn record(outcome: RuleOutcome, ignore_errors: bool) -> RuleRecord {
         ignore_errors,
         warn_on_audit: false,
         outcome,
-        changed: Vec::new(),
+        changed: ChangedPlaces::default(),
         facts: Vec::new(),
         excepted_by: Vec::new(),
         properties: std::collections::BTreeMap::new(),
@@ -41,7 +44,7 @@ fn failed(ignore_errors: bool) -> RuleRecord {
 }
 
 fn changed(records: &[RuleRecord]) -> Vec<Vec<&str>> {
-    let changed = records.iter().map(|record| &record.changed);
+    let changed = records.iter().map(|record| record.changed.kept());
     changed
         .map(|changed| changed.iter().map(String::as_str).collect())
         .collect()
@@ -117,4 +120,25 @@ fn no_further_rule_runs_after_a_failure_that_counts() {
     let mut mutation = mutation();
     mutation.begin_policy();
     assert_eq!(mutation.take(failed(false)), NextAsked::Nobody);
+}
+
+/// Hundreds of rules may each change thousands of places, or some below a very long key.
+#[test]
+fn few_and_short_places_of_each_rule_are_kept_and_the_others_counted() {
+    let mut mutation = mutation();
+    mutation.begin_policy();
+    let long = "ä".repeat(10_000);
+    let data: Vec<_> = (0..5_000).collect();
+    mutation.take(made(json!({ "a": data, "list": [1, 2] })));
+    let data: Vec<_> = (1..5_001).collect();
+    mutation.take(made(json!({ "a": data, "list": [1, 2] })));
+    mutation.take(made(json!({ &long: 1, "a": data, "list": [1, 2] })));
+    let (records, _) = mutation.end();
+    let found = records.iter().map(|record| &record.changed);
+    let found: Vec<_> = found
+        .map(|places| (places.kept().len(), places.left_out()))
+        .collect();
+    assert_eq!(found, [(1, 0), (CHANGED_MAX, 5_000 - CHANGED_MAX), (1, 0)]);
+    let place = &records[2].changed.kept()[0];
+    assert!(long.starts_with(&place[1..]) && place.len() <= CHANGED_BYTES_MAX);
 }
