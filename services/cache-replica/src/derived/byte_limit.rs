@@ -64,9 +64,9 @@ impl ByteLimit {
             taken.of_namespaces = of_namespaces.saturating_add(after);
             let own = taken.by_namespace.get(owner).copied().unwrap_or(0);
             match own.saturating_sub(before).saturating_add(after) {
-                0 => drop(taken.by_namespace.remove(owner)),
-                own => drop(taken.by_namespace.insert(owner.into(), own)),
-            }
+                0 => taken.by_namespace.remove(owner),
+                own => taken.by_namespace.insert(owner.into(), own),
+            };
         }
         taken.left(self.bytes_max, owner).is_some()
     }

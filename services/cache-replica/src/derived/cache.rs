@@ -247,7 +247,7 @@ impl<T: Derive> DerivedCache<T> {
             return;
         };
         let (this, of, wanted) = (Arc::clone(&self), view.clone(), key.clone());
-        let built = tokio::task::spawn_blocking(move || this.fill(&of, wanted, &slot));
+        let built = tokio::task::spawn_blocking(move || this.fill(&of, &wanted, &slot));
         if !matches!(built.await, Ok(Some(()))) {
             // The next query tries again.
             self.forget(&view, &key);
@@ -255,7 +255,7 @@ impl<T: Derive> DerivedCache<T> {
     }
 
     /// Builds an index or counter from the view's present state, or refuses it. `None`: the view does not answer.
-    fn fill(&self, view: &ViewHandle, key: T::Key, slot: &DerivedSlot<T>) -> Option<()> {
+    fn fill(&self, view: &ViewHandle, key: &T::Key, slot: &DerivedSlot<T>) -> Option<()> {
         let begun = Instant::now();
         let (state, _) = view.snapshot(Some(u64::MAX)).ok()?;
         let bytes_max = slot.charge.left();

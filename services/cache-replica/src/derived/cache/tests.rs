@@ -140,6 +140,7 @@ impl Harness {
         self.writer.put_all(&self.id, objects.collect()).await;
         self.writer.synced(&self.id).await;
         while self.state().is_none_or(|state| state.read().len() < end) {
+            self.writer.beat().await;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
