@@ -18,7 +18,7 @@ use super::{
 use crate::ir::{
     Operation, VariableError, VariableErrorKind,
     mutation::{MutateEach, Mutation, Patch, PatchOperation},
-    template::ValueTemplate,
+    template::{Resolve, ValueTemplate},
 };
 
 /// Patches the object. `None` while a fact is waited for.
@@ -292,9 +292,13 @@ fn rendered_operation(
     for (name, path) in operation.paths() {
         made.insert(name.to_owned(), path.pointer(scope)?.into());
     }
-    if let Some(value) = &operation.value {
-        let value = Arc::unwrap_or_clone(value.value(scope)?);
-        made.insert("value".to_owned(), value);
+    if let Some(template) = &operation.value {
+        let value = template.value(scope)?;
+        // A value with variables in it is charged by its parts.
+        if matches!(template, ValueTemplate::Text(_)) {
+            scope.copy(&value)?;
+        }
+        made.insert("value".to_owned(), Arc::unwrap_or_clone(value));
     }
     charged(Value::Object(made))
 }
@@ -338,10 +342,11 @@ fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Inter
             .collect(),
         ValueTemplate::Fixed(value) => charged(Value::clone(value)),
         ValueTemplate::Text(template) => {
-            let value = Arc::unwrap_or_clone(template.value(scope)?);
+            let value = template.value(scope)?;
+            scope.copy(&value)?;
             match special_key(&value) {
                 Some(key) => Err(hostile(template.source(), key).into()),
-                None => charged(value),
+                None => charged(Arc::unwrap_or_clone(value)),
             }
         }
     }
