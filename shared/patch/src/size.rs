@@ -18,7 +18,7 @@ pub fn weight(value: &Value) -> usize {
     }
 }
 
-/// Bytes that come to one value in [`work`], whatever is in it.
+/// Bytes that each value comes to in [`work`], beside its content.
 pub(crate) const VALUE_BYTES: usize = 16;
 
 /// The work of going through a value or copying it, in bytes of text: small values take longer than their bytes.

@@ -302,7 +302,7 @@ impl<S: Sink> Reflector<S> {
             Ok(page) => page,
             Err(fault) => return self.fail(fault).await,
         };
-        // Others read their pages once this one is delivered.
+        // The next list has the place once the objects are delivered.
         let (page, _place) = page;
         let Page {
             version,

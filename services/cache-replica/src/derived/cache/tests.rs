@@ -215,7 +215,7 @@ async fn a_structure_that_grows_beyond_its_owners_bytes_is_dropped() {
     assert_eq!(harness.taken(), 110, "the cluster's alone");
     assert_eq!((harness.ask("a", 1), harness.ask("", 2)), (None, Some(11)));
 
-    // A query that brings it up has its answer. The structure goes after it.
+    // A query that brings the structure up has an answer. The structure goes afterwards.
     harness.grow(11..41).await;
     assert_eq!(harness.ask("", 2), Some(41));
     assert_eq!((harness.taken(), harness.ask("", 2)), (0, None));

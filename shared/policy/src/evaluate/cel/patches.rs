@@ -148,8 +148,8 @@ fn applied(
         }
         CelPatchKind::Json => {
             let made = rebased(made, &mutation.template);
-            let operated =
-                json::Patch::parse(&made).and_then(|patch| patch.apply(object, LENIENCY));
+            let operated = json::Patch::parse(&made)
+                .and_then(|patch| patch.apply_charged(object, LENIENCY, &meter::charge_bytes));
             match operated {
                 // As in Kubernetes: a test that fails keeps the whole patch from being applied.
                 Err(PatchError::TestFailed { .. }) => return Ok(object.clone()),
