@@ -236,6 +236,40 @@ fn an_object_that_goes_or_changes_a_read_field_is_no_longer_noted() {
     assert_eq!(asked.found("a"), [named(1, 3)]);
 }
 
+/// Otherwise a few large objects would be looked through by every lookup.
+#[test]
+fn a_large_object_without_the_value_is_no_candidate() {
+    let mut view = TestView::new("", "pods", "Pod");
+    let mut put = |name: &str, rules: Vec<Value>| {
+        view.put("ns", name, &json!({"spec": {"rules": rules}}));
+    };
+    put("empty", vec![json!({}); 50_000]);
+    let host = |n: usize| json!({"host": format!("h{n}")});
+    put("many", (0..10_000).map(host).collect());
+    put("too-many", (0..20_000).map(host).collect());
+    put("few", vec![json!({"host": "a"})]);
+    let expression = "items[?contains(spec.rules[].host, $p)]".parse().unwrap();
+    let narrow = narrow(&expression, Document::List { plural: None }).unwrap();
+    let language = Language {
+        functions: FunctionTable::standard_shared(),
+        matches: |pattern, text| pattern == text,
+    };
+    let key = IndexKey::of(narrow.probes()[0], false, true);
+    let index = Index::new(key, language, &view.snapshot());
+    let (host, admits) = (json!("a"), |_: &Object| true);
+    let parameters = [("p", &host)];
+    let options = LookupOptions {
+        objects_max: usize::MAX,
+        steps_max: usize::MAX,
+        admits: &admits,
+        parameters: &parameters,
+    };
+    let found = index.gather(narrow.probes()[0], options).unwrap();
+    let mut names: Vec<&str> = found.iter().map(Object::name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["few", "too-many"]);
+}
+
 /// An index of objects by their label, for keys that may have wildcards.
 struct AlikeIndex {
     narrow: crate::Narrow,
