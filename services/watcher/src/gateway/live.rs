@@ -17,6 +17,7 @@ mod allowed;
 mod args;
 mod bucket;
 mod evaluate;
+mod large_answers;
 mod limits;
 mod metrics;
 mod mutate_existing;

@@ -20,7 +20,7 @@ pub struct LiveArgs {
     pub live_read_concurrency: u32,
 
     /// The largest response of a live read, in bytes; a larger one is an error
-    #[arg(long, env = "ANTEROOM_LIVE_READ_BYTES_MAX", default_value_t = 32 * 1024 * 1024,
+    #[arg(long, env = "ANTEROOM_LIVE_READ_BYTES_MAX", default_value_t = 8 * 1024 * 1024,
           value_name = "BYTES")]
     pub live_read_bytes_max: usize,
 
@@ -34,7 +34,7 @@ impl Default for LiveArgs {
         Self {
             live_reads_per_second: 100,
             live_read_concurrency: 16,
-            live_read_bytes_max: 32 * 1024 * 1024,
+            live_read_bytes_max: 8 * 1024 * 1024,
             registries: RegistryArgs::default(),
         }
     }

@@ -3,25 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Call};
-use anteroom_jmespath::Budget;
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, PolicyKind, Refusal, service_answer};
 use anteroom_runtime::fair_quota::FairPermit;
 use anteroom_seal::{Answering, AskedOf, is_question, withheld};
-use anteroom_wire::{
-    live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest},
-    query::Query,
-};
+use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     LiveTools,
     allowed::{Allowed, ReadTarget},
-    evaluate::{SHORT_BUDGET, evaluate},
+    evaluate::Evaluations,
     failed,
+    large_answers::{AnswerPlace, LargeAnswers, check_values},
     limits::{Beneficiary, Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
     policies::Policies,
@@ -45,8 +42,8 @@ const POLICY_WAIT: Duration = Duration::from_millis(500);
 /// The longest time that a call is given, whatever its caller says: NATS takes no answer of a watcher after that.
 const GIVEN_MAX: Duration = Duration::from_secs(240);
 
-/// Answers up to this size are evaluated over where they are; larger ones on a thread of their own.
-const INLINE_BYTES_MAX: usize = 64 * 1024;
+/// Answers up to this size are parsed and evaluated over where they are; larger ones on a thread of their own.
+pub(super) const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The answer of a read, or the reason why there is none.
 pub(super) type FetchResult = Result<Fetch, FactError>;
@@ -59,6 +56,8 @@ pub(super) struct Fetch {
     bytes: usize,
     /// When it was asked for, perhaps for somebody before.
     begun: Instant,
+    /// The place of a large answer, until nobody reads it any more.
+    _place: Option<AnswerPlace>,
 }
 
 impl From<Image> for Fetch {
@@ -67,6 +66,7 @@ impl From<Image> for Fetch {
             answer: image.data,
             bytes: image.bytes,
             begun: image.begun,
+            _place: None,
         }
     }
 }
@@ -82,12 +82,9 @@ pub(super) struct LiveReader {
     shared_reads: SharedReads<(bool, Beneficiary, String), FetchResult>,
     images: Images,
     writes: Writes,
-    /// The threads of long evaluations.
-    evaluations: Arc<Semaphore>,
+    evaluations: Evaluations,
+    large_answers: LargeAnswers,
 }
-
-/// The evaluations over live reads that have a thread at once.
-const EVALUATIONS_MAX: usize = 2;
 
 impl LiveReader {
     pub(super) fn new(tools: LiveTools, mirror: Arc<Mirror>) -> Self {
@@ -102,7 +99,8 @@ impl LiveReader {
             shared_reads: SharedReads::default(),
             images: args.registries.images(),
             writes: Writes::new(),
-            evaluations: Arc::new(Semaphore::new(EVALUATIONS_MAX)),
+            evaluations: Evaluations::default(),
+            large_answers: LargeAnswers::default(),
             tools,
         }
     }
@@ -270,9 +268,11 @@ impl LiveReader {
             answer,
             bytes,
             begun,
+            _place,
         } = fetched;
         let evaluated = self
-            .evaluated(&request.query, answer, bytes, deadline)
+            .evaluations
+            .evaluate(&request.query, answer, bytes, deadline)
             .await;
         let result = match secret {
             true => evaluated.map_err(withheld)?,
@@ -285,33 +285,6 @@ impl LiveReader {
             result,
             secret,
         })
-    }
-
-    /// Evaluates a query over an answer: where the call arrived if that is short, and otherwise on one of few threads, for
-    /// which evaluations wait in turn.
-    async fn evaluated(
-        &self,
-        query: &Query,
-        answer: Arc<Value>,
-        bytes: usize,
-        deadline: Instant,
-    ) -> Result<Bytes, FactError> {
-        if bytes <= INLINE_BYTES_MAX {
-            let result = evaluate(query, &answer, SHORT_BUDGET);
-            if !matches!(result, Err(FactError::BudgetExceeded { .. })) {
-                return result;
-            }
-        }
-        let place = Arc::clone(&self.evaluations).acquire_owned();
-        let Ok(Ok(place)) = tokio::time::timeout_at(deadline, place).await else {
-            return Err(failed("other live reads are being evaluated"));
-        };
-        let query = query.clone();
-        let evaluated = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            evaluate(&query, &answer, Budget::default())
-        });
-        evaluated.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// Reads, or joins an equal read that is under way. Returns whether it joined one.
@@ -465,19 +438,24 @@ impl LiveReader {
         let _under_way = self.tools.metrics.under_way();
         let (status, bytes) = self.call(allowed, target).await?;
         let (size, config_map) = (bytes.len(), allowed.config_map);
-        let answer = off_thread(size, move || match status {
-            // As in Kyverno a body that is no JSON is null, beside its status.
-            Some(status) => {
-                let body = parse_or_null(&bytes).map_err(|fault| read_failed(&fault))?;
-                Ok(service_answer(status, body))
+        let place = self.large_answers.place_for(size, claim.deadline).await?;
+        let answer = off_thread(size, move || {
+            check_values(&bytes).map_err(|fault| read_failed(&fault))?;
+            match status {
+                // As in Kyverno a body that is no JSON is null, beside its status.
+                Some(status) => {
+                    let body = parse_or_null(&bytes).map_err(|fault| read_failed(&fault))?;
+                    Ok(service_answer(status, body))
+                }
+                None if config_map => as_config_map(&bytes),
+                None => parse(&bytes).map_err(|fault| read_failed(&fault)),
             }
-            None if config_map => as_config_map(&bytes),
-            None => parse(&bytes).map_err(|fault| read_failed(&fault)),
         });
         Ok(Fetch {
             answer: Arc::new(answer.await?),
             bytes: size,
             begun,
+            _place: place,
         })
     }
 
@@ -553,7 +531,7 @@ fn read_failed(fault: &CallFault) -> FactError {
     }
 }
 
-fn ended() -> FactError {
+pub(super) fn ended() -> FactError {
     failed("the read ended unexpectedly")
 }
 
