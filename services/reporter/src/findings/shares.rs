@@ -1,7 +1,7 @@
 //! The part of the findings that each namespace takes, and the objects beyond it.
 //!
-//! Where the limits are reached, the namespace that takes the most leaves out its last objects. So a tenant with many
-//! objects, or with long messages, has none of another namespace left out. Since the part of a namespace only shrinks
+//! At the limits, the namespace that takes the most leaves out its last objects. So a tenant with many objects, or with
+//! long messages, has none of another namespace left out. Since the part of a namespace only shrinks
 //! as others grow, the same objects are left out in whatever order they are met.
 
 use std::{

@@ -3,7 +3,7 @@
 use anteroom_model::{Collection, ResourceVersion};
 
 use super::{
-    JSON, LINE_BYTES_MAX, METADATA, METADATA_LIST, PAGE_BYTES_MAX, machine,
+    JSON, LINE_BYTES_MAX, METADATA, METADATA_LIST, PAGE_BYTES_MAX, fetch, machine,
     parse::{self, RawObject},
     paths,
 };
@@ -34,16 +34,22 @@ pub(crate) async fn probe(api: &ApiServer, collection: &Collection) -> Result<()
 /// Returns the version of the collection's state; `None`: a page was not wanted.
 ///
 /// # Errors
-/// The API server refuses, or does not answer; nothing is tried again.
+/// The API server refuses, or does not answer; nothing but a smaller page is tried again.
 pub(crate) async fn once<F: Future<Output = bool>>(
     api: &ApiServer,
     collection: &Collection,
     mut take: impl FnMut(Vec<RawObject>) -> F,
 ) -> Result<Option<ResourceVersion>, Fault> {
-    let mut token = None;
+    let (mut token, mut limit) = (None, machine::PAGE_OBJECTS_MAX);
     loop {
-        let path = paths::list(collection, token.as_deref(), machine::PAGE_OBJECTS_MAX);
-        let page = parse::page(&api.get_as(&path, JSON, PAGE_BYTES_MAX).await?)?;
+        let path = paths::list(collection, token.as_deref(), limit);
+        let (page, _place) = match fetch(api.clone(), path, JSON).await {
+            Err(Fault::TooLarge { .. }) if limit > 1 => {
+                limit /= 2;
+                continue;
+            }
+            page => page?,
+        };
         if !take(page.objects.into_iter().flatten().collect()).await {
             return Ok(None);
         }

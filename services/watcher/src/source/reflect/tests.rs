@@ -307,3 +307,55 @@ fn few_quiet_watches_are_opened_anew_soon_and_many_within_a_pace() {
         shortest.start >= LIFE_MIN && shortest.end < STALE_AFTER_MIN / 2 + Duration::from_secs(1)
     );
 }
+
+/// Pages of large objects are smaller, also where a collection is read once.
+#[tokio::test]
+async fn a_page_that_is_too_large_is_asked_for_in_halves() {
+    let limits = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let asked = Arc::clone(&limits);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let limit = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("limit="));
+        let limit: usize = limit.unwrap().parse().unwrap();
+        asked.lock().unwrap().push(limit);
+        let long = "a".repeat(if limit > 100 { PAGE_BYTES_MAX } else { 1 });
+        let list = serde_json::json!({
+            "metadata": {"resourceVersion": "7"},
+            "items": [{"metadata": {"namespace": "n", "name": "a", "resourceVersion": "1"}, "long": long}],
+        });
+        let body = Full::new(Bytes::from(list.to_string())).boxed_unsync();
+        async move { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let api = ApiServer::new(Client::new(service, "default"));
+    let collection = Collection::all(GroupVersionResource::new("", "v1", "pods"));
+    let mut read = 0;
+    let take = |objects: Vec<RawObject>| {
+        read += objects.len();
+        std::future::ready(true)
+    };
+    let version = once(&api, &collection, take).await.unwrap();
+    assert_eq!((read, version), (1, Some(ResourceVersion::new("7"))));
+    assert_eq!(*limits.lock().unwrap(), [500, 250, 125, 62]);
+}
+
+#[tokio::test]
+async fn few_pages_of_all_lists_are_in_memory_at_once() {
+    use crate::source::apiserver::PAGES_MAX;
+    use futures::FutureExt as _;
+
+    let service = tower::service_fn(|_: Request<Body>| async {
+        let body = Full::new(Bytes::new()).boxed_unsync();
+        Ok::<_, Infallible>(Response::new(body))
+    });
+    let api = ApiServer::new(Client::new(service, "default"));
+    let mut held = Vec::new();
+    for _ in 0..PAGES_MAX {
+        held.push(api.page_place().await.unwrap());
+    }
+    let of_another_list = api.clone();
+    assert!(of_another_list.page_place().now_or_never().is_none());
+    held.pop();
+    assert!(of_another_list.page_place().now_or_never().is_some());
+}
