@@ -141,7 +141,10 @@ impl FactError {
             Self::Stale { .. } | Self::RevisionNotReached { .. } | Self::Busy { .. } => {
                 (Retry::AnotherReplica, ErrorSubject::Service)
             }
-            Self::LiveReadBusy { .. } => (Retry::Final, ErrorSubject::Service),
+            // An answer over a limit of ours says nothing of the source: whoever makes it long would choose the default.
+            Self::LiveReadBusy { .. } | Self::LiveReadFailed { code: 413, .. } => {
+                (Retry::Final, ErrorSubject::Service)
+            }
             Self::ExpressionInvalid { .. }
             | Self::EvaluationFailed { .. }
             | Self::BudgetExceeded { .. } => (Retry::Final, ErrorSubject::Evaluation),
@@ -239,6 +242,11 @@ mod tests {
             message: text(),
         };
         rows.push((not_found, Retry::Final, ErrorSubject::Absent));
+        let too_large = FactError::LiveReadFailed {
+            code: 413,
+            message: text(),
+        };
+        rows.push((too_large, Retry::Final, ErrorSubject::Service));
         let full = FactError::Failed {
             view: text(),
             failure: Failure::new(own_reason::LOG_FULL, text()),

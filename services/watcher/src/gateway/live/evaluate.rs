@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
-    failed,
+    limits::busy,
     reader::{INLINE_BYTES_MAX, ended},
 };
 
@@ -53,7 +53,7 @@ impl Evaluations {
         }
         let place = Arc::clone(&self.0).acquire_owned();
         let Ok(Ok(place)) = tokio::time::timeout_at(deadline, place).await else {
-            return Err(failed("other live reads are being evaluated"));
+            return Err(busy("other live reads are being evaluated"));
         };
         let query = query.clone();
         let evaluated = tokio::task::spawn_blocking(move || {

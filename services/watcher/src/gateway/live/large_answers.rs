@@ -8,7 +8,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::failed;
+use super::limits::busy;
 use crate::gateway::calls::CallFault;
 
 /// Answers from this size on are large.
@@ -48,7 +48,7 @@ impl LargeAnswers {
         let place = Arc::clone(&self.0).acquire_owned();
         match tokio::time::timeout_at(deadline, place).await {
             Ok(Ok(place)) => Ok(Some(Arc::new(place))),
-            _ => Err(failed(
+            _ => Err(busy(
                 "other large live reads take all the memory that they may",
             )),
         }
@@ -95,7 +95,9 @@ mod tests {
             answers.place_for(LARGE_BYTES_MIN, soon).await.unwrap(),
         ];
         assert!(held.iter().all(Option::is_some));
-        assert!(answers.place_for(LARGE_BYTES_MIN, soon).await.is_err());
+        let error = answers.place_for(LARGE_BYTES_MIN, soon).await.unwrap_err();
+        // No default stands in for what nobody has read.
+        assert!(!error.class().subject.is_said_by_source(), "{error}");
         assert!(
             answers
                 .place_for(LARGE_BYTES_MIN - 1, soon)

@@ -214,7 +214,7 @@ impl Permits {
     }
 }
 
-fn busy(message: &str) -> FactError {
+pub(super) fn busy(message: &str) -> FactError {
     FactError::LiveReadBusy {
         message: message.to_owned(),
     }

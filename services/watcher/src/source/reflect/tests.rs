@@ -311,7 +311,7 @@ fn few_quiet_watches_are_opened_anew_soon_and_many_within_a_pace() {
 /// Pages of large objects are smaller, also where a collection is read once.
 #[tokio::test]
 async fn a_page_that_is_too_large_is_asked_for_in_halves() {
-    let limits = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let limits = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let asked = Arc::clone(&limits);
     let service = tower::service_fn(move |request: Request<Body>| {
         let query = request.uri().query().unwrap_or_default().to_owned();
@@ -319,7 +319,7 @@ async fn a_page_that_is_too_large_is_asked_for_in_halves() {
             .split('&')
             .find_map(|pair| pair.strip_prefix("limit="));
         let limit: usize = limit.unwrap().parse().unwrap();
-        asked.lock().unwrap().push(limit);
+        asked.lock().push(limit);
         let long = "a".repeat(if limit > 100 { PAGE_BYTES_MAX } else { 1 });
         let list = serde_json::json!({
             "metadata": {"resourceVersion": "7"},
@@ -337,7 +337,7 @@ async fn a_page_that_is_too_large_is_asked_for_in_halves() {
     };
     let version = once(&api, &collection, take).await.unwrap();
     assert_eq!((read, version), (1, Some(ResourceVersion::new("7"))));
-    assert_eq!(*limits.lock().unwrap(), [500, 250, 125, 62]);
+    assert_eq!(*limits.lock(), [500, 250, 125, 62]);
 }
 
 #[tokio::test]
