@@ -130,7 +130,8 @@ impl Answerer {
     ) -> QueryOutcome {
         deadline.check()?;
         self.meet_demand(view, &request, deadline).await?;
-        let _running = self.quota.admit(&request.namespace)?;
+        let beneficiary = request.beneficiary();
+        let _running = self.quota.admit(&beneficiary)?;
         let prepare = |query| Prepared::new(query, self.evaluator.plans());
         let queries: Vec<_> = request.queries.into_iter().map(prepare).collect();
         let selects = queries.iter().flat_map(Prepared::selects);
@@ -138,8 +139,8 @@ impl Answerer {
             .wait_until_settled(view, selects, deadline.left())
             .await;
         let (state, position) = view.snapshot(request.age_max_ms)?;
-        let (view, namespace) = (view.clone(), request.namespace);
-        let batch = Batch::new(view, state, position, queries, namespace, deadline);
+        let view = view.clone();
+        let batch = Batch::new(view, state, position, queries, beneficiary, deadline);
         let taken = Instant::now();
         let inline = |prepared| self.evaluator.answer_inline(&batch, prepared);
         let results: Vec<_> = batch.queries.iter().map(inline).collect();
@@ -171,7 +172,7 @@ impl Answerer {
         if let Some(met) = demand.wait(view, deadline).now_or_never() {
             return met;
         }
-        let _waiting = self.waiting.admit(&request.namespace)?;
+        let _waiting = self.waiting.admit(&request.beneficiary())?;
         demand.wait(view, deadline).await
     }
 

@@ -173,6 +173,7 @@ fn a_query_has_its_golden_bytes() {
             cel: None,
         }],
         namespace: String::new(),
+        review_namespace: String::new(),
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
         revision_min_of: Some(Incarnation("i".into())),

@@ -8,6 +8,7 @@
 //! | [`subject`] | the names of subjects |
 //! | [`query`], [`call`] | a query and its reply; what travels beside it |
 //! | [`live`] | a live read through the watcher |
+//! | [`beneficiary`] | the party that a request is counted for |
 //! | [`lease`], [`beat`] | who writes; the writer's heartbeat |
 //! | [`replica_beat`], [`webhook_beat`] | heartbeats of replicas and webhooks |
 //! | [`violation`], [`tap`] | violations at admission; decisions as made |
@@ -15,6 +16,7 @@
 //! | `header`, `frame`, `escape`, `error` | headers; messages without any; tokens; errors |
 
 pub mod beat;
+pub mod beneficiary;
 pub mod body;
 pub mod call;
 pub mod envelope;

@@ -11,7 +11,7 @@ use anteroom_model::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{WireError, body::within, frame};
+use crate::{WireError, beneficiary::Beneficiary, body::within, frame};
 
 pub use cel::{CEL_EXPRESSION, CEL_VERSION, CelOutcome, CelQuery, VIEW, decode_cel, encode_cel};
 
@@ -30,6 +30,10 @@ pub struct QueryRequest {
     /// share of a replica.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
+    /// The namespace of the request or object that the rules judge; empty: the cluster, or a sender that does not tell.
+    /// Requests for policies of the cluster have a share of a replica by this namespace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub review_namespace: String,
     /// The oldest news that the reader accepts; `None`: the replica's own limit.
     #[serde(default)]
     pub age_max_ms: Option<u64>,
@@ -40,6 +44,13 @@ pub struct QueryRequest {
     /// `revision_min`. `None`: any log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision_min_of: Option<Incarnation>,
+}
+
+impl QueryRequest {
+    /// Returns the party that the request is counted for.
+    pub fn beneficiary(&self) -> Beneficiary {
+        Beneficiary::of(&self.namespace, &self.review_namespace)
+    }
 }
 
 /// One expression with its parameters: JMESPath, or CEL.

@@ -313,6 +313,7 @@ fn questions() -> Vec<Sample> {
             in_cel(),
         ],
         namespace: "shop".into(),
+        review_namespace: "team".into(),
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
         revision_min_of: Some(Incarnation("i".into())),

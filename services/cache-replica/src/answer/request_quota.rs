@@ -1,23 +1,23 @@
-//! The requests that run at a time: a limit for all, and fair parts for the policies of each namespace.
+//! The requests that run at a time: a limit for all, fair parts for each beneficiary, and a part for the policies of
+//! namespaces.
 
 use std::sync::Arc;
 
 use anteroom_model::FactError;
-use anteroom_runtime::fair_quota::{FairPermit, FairQuota};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
+use anteroom_wire::beneficiary::Beneficiary;
 
 /// The quota of a replica's requests.
 #[derive(Debug)]
 pub(super) struct RequestQuota {
-    requests_max: u32,
-    all: Semaphore,
+    all: Arc<FairQuota<Beneficiary>>,
     namespaces: Arc<FairQuota<String>>,
 }
 
 /// A running request. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct RunningRequest<'q> {
-    _of_all: SemaphorePermit<'q>,
+pub(super) struct RunningRequest {
+    _of_all: FairPermit<Beneficiary>,
     /// `None`: the request is of policies of the cluster.
     _of_namespace: Option<FairPermit<String>>,
 }
@@ -25,27 +25,27 @@ pub(super) struct RunningRequest<'q> {
 impl RequestQuota {
     pub(super) fn new(requests_max: u32) -> Self {
         Self {
-            requests_max,
-            all: Semaphore::new(requests_max as usize),
+            all: FairQuota::new(requests_max.into(), requests_max.into()),
             namespaces: FairQuota::of_namespaces(requests_max),
         }
     }
 
-    /// Admits a request of policies of a namespace, or (empty) of the cluster.
+    /// Admits a request of this beneficiary.
     ///
     /// # Errors
     /// [`FactError::Busy`] with the limit that was met.
-    pub(super) fn admit(&self, namespace: &str) -> Result<RunningRequest<'_>, FactError> {
-        let busy = |limit: u64| FactError::Busy { limit };
-        let of_all = self.all.try_acquire();
-        let of_all = of_all.map_err(|_| busy(self.requests_max.into()))?;
-        let of_namespace = match namespace {
-            "" => None,
-            namespace => {
-                let permit = self.namespaces.try_take(namespace.to_owned(), 1);
-                Some(permit.map_err(|full| busy(full.held_max))?)
-            }
+    pub(super) fn admit(&self, beneficiary: &Beneficiary) -> Result<RunningRequest, FactError> {
+        let busy = |full: QuotaFull| FactError::Busy {
+            limit: full.held_max,
         };
+        let of_namespace = match beneficiary {
+            Beneficiary::Policies(namespace) => {
+                let permit = self.namespaces.try_take(namespace.clone(), 1);
+                Some(permit.map_err(busy)?)
+            }
+            Beneficiary::Requests(_) | Beneficiary::Scans => None,
+        };
+        let of_all = self.all.try_take(beneficiary.clone(), 1).map_err(busy)?;
         Ok(RunningRequest {
             _of_all: of_all,
             _of_namespace: of_namespace,
@@ -57,35 +57,57 @@ impl RequestQuota {
 mod tests {
     use super::*;
 
+    fn policies(namespace: &str) -> Beneficiary {
+        Beneficiary::of(namespace, "shop")
+    }
+
+    fn requests(namespace: &str) -> Beneficiary {
+        Beneficiary::of("", namespace)
+    }
+
+    /// Admits as many requests as the beneficiary gets now.
+    fn admit_all(quota: &RequestQuota, beneficiary: &Beneficiary) -> Vec<RunningRequest> {
+        std::iter::from_fn(|| quota.admit(beneficiary).ok()).collect()
+    }
+
     #[test]
     fn many_namespaces_leave_a_quarter_to_policies_of_the_cluster() {
         let quota = RequestQuota::new(8);
-        let admit = |namespaces: &[&str]| -> Vec<_> {
-            let admitted = namespaces.iter().map(|namespace| quota.admit(namespace));
-            admitted.collect::<Result<_, _>>().unwrap()
-        };
-        let busy = |namespace: &str| quota.admit(namespace).map(drop).unwrap_err();
-        let of_namespaces = admit(&["a", "a", "b", "b", "c", "d"]);
-        assert_eq!(busy("a"), FactError::Busy { limit: 6 });
-        assert_eq!(busy("e"), FactError::Busy { limit: 6 });
-        let of_cluster = admit(&["", ""]);
-        assert_eq!(busy(""), FactError::Busy { limit: 8 });
+        let busy = |of: &Beneficiary| quota.admit(of).map(drop).unwrap_err();
+        let of_namespaces: Vec<_> = ["a", "a", "b", "b", "c", "d"]
+            .iter()
+            .map(|namespace| quota.admit(&policies(namespace)).unwrap())
+            .collect();
+        assert_eq!(busy(&policies("a")), FactError::Busy { limit: 6 });
+        assert_eq!(busy(&policies("e")), FactError::Busy { limit: 6 });
+        let of_cluster = ["shop", ""].map(|namespace| quota.admit(&requests(namespace)).unwrap());
+        assert_eq!(busy(&requests("shop")), FactError::Busy { limit: 8 });
         drop((of_namespaces, of_cluster));
-        let one_namespace = admit(&["a", "a"]);
-        assert_eq!(busy("a"), FactError::Busy { limit: 2 });
-        drop(one_namespace);
-        assert_eq!(admit(&[""; 8]).len(), 8);
+        let one_namespace = admit_all(&quota, &policies("a"));
+        assert_eq!(one_namespace.len(), 2);
+        assert_eq!(busy(&policies("a")), FactError::Busy { limit: 2 });
+    }
+
+    #[test]
+    fn requests_of_one_namespace_leave_a_third_to_those_of_others() {
+        for (requests_max, expected) in [(64, [43, 14, 5]), (8, [6, 2, 0]), (1, [1, 0, 0])] {
+            let quota = RequestQuota::new(requests_max);
+            let admitted = ["flood", "shop", ""].map(|of| admit_all(&quota, &requests(of)));
+            assert_eq!(
+                admitted.each_ref().map(Vec::len),
+                expected,
+                "{requests_max}"
+            );
+        }
     }
 
     #[test]
     fn the_least_part_is_one() {
         let quota = RequestQuota::new(1);
-        let one = quota.admit("a").unwrap();
-        assert_eq!(
-            quota.admit("").map(drop).unwrap_err(),
-            FactError::Busy { limit: 1 }
-        );
+        let one = quota.admit(&policies("a")).unwrap();
+        let refused = quota.admit(&requests("")).map(drop).unwrap_err();
+        assert_eq!(refused, FactError::Busy { limit: 1 });
         drop(one);
-        assert!(quota.admit("").is_ok());
+        assert!(quota.admit(&requests("")).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use anteroom_jmespath::{Budget, Environment, FunctionTable, MissingKey};
 use anteroom_mirror::{ReadPosition, ViewHandle};
 use anteroom_model::FactError;
 use anteroom_view::{Read, Select, Snapshot};
-use anteroom_wire::query::Query;
+use anteroom_wire::{beneficiary::Beneficiary, query::Query};
 use tokio::sync::Semaphore;
 
 use super::cel::CelPrepared;
@@ -47,8 +47,7 @@ pub(crate) struct Batch {
     pub(crate) state: Snapshot,
     pub(crate) position: ReadPosition,
     pub(crate) queries: Vec<Prepared>,
-    /// The namespace of the policies that ask; empty: policies of the cluster.
-    pub(crate) namespace: String,
+    pub(crate) beneficiary: Beneficiary,
     pub(crate) deadline: Deadline,
     /// A permit for each query of the batch that scans the whole view.
     pub(super) scans: Semaphore,
@@ -121,7 +120,7 @@ impl Batch {
         state: Snapshot,
         position: ReadPosition,
         queries: Vec<Prepared>,
-        namespace: String,
+        beneficiary: Beneficiary,
         deadline: Deadline,
     ) -> Self {
         Self {
@@ -129,7 +128,7 @@ impl Batch {
             state,
             position,
             queries,
-            namespace,
+            beneficiary,
             deadline,
             scans: Semaphore::new(SCANS_PER_REQUEST),
             examined: AtomicU64::new(0),
@@ -141,7 +140,7 @@ impl Batch {
         AskedState {
             view: &self.view,
             state: &self.state,
-            namespace: &self.namespace,
+            namespace: self.beneficiary.policy_namespace(),
         }
     }
 

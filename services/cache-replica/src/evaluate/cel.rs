@@ -201,7 +201,10 @@ impl Evaluator {
         batch: &Arc<Batch>,
         index: usize,
     ) -> Result<Attempt, FactError> {
-        let permit = self.workers.take(&batch.namespace).await;
+        let permit = self
+            .workers
+            .take(batch.beneficiary.policy_namespace())
+            .await;
         let (this, batch) = (Arc::clone(self), Arc::clone(batch));
         let span = tracing::Span::current();
         let attempt = tokio::task::spawn_blocking(move || {
@@ -280,7 +283,7 @@ impl Evaluator {
                 Attempt::Cut => Err(of.deadline.exceeded()),
             }
         };
-        let namespace = &batch.namespace;
+        let namespace = batch.beneficiary.policy_namespace();
         self.scans
             .in_turns(namespace, batch.deadline, evaluate)
             .await

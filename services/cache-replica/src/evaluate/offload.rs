@@ -67,7 +67,10 @@ impl Evaluator {
         batch: &Arc<Batch>,
         index: usize,
     ) -> Result<OffloadOutcome, FactError> {
-        let permit = self.workers.take(&batch.namespace).await;
+        let permit = self
+            .workers
+            .take(batch.beneficiary.policy_namespace())
+            .await;
         let (this, batch) = (Arc::clone(self), Arc::clone(batch));
         let span = tracing::Span::current();
         let plan = tokio::task::spawn_blocking(move || {
@@ -127,7 +130,7 @@ impl Evaluator {
         // An error of a slice may not be the first of the list.
         let Some(result) = self
             .scans
-            .run(scan, &batch.namespace, batch.deadline)
+            .run(scan, batch.beneficiary.policy_namespace(), batch.deadline)
             .await?
         else {
             return self.evaluate_whole(batch, index).await;
@@ -165,7 +168,7 @@ impl Evaluator {
             this.remember(context, &result);
             result
         };
-        let namespace = &batch.namespace;
+        let namespace = batch.beneficiary.policy_namespace();
         self.scans
             .whole(namespace, batch.deadline, evaluate)
             .await?

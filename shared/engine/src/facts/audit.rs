@@ -46,6 +46,7 @@ pub(super) struct Audit {
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) reader: RuleRef,
+    pub(super) review_namespace: String,
     pub(super) variable: String,
     pub(super) view: ViewRead,
     pub(super) live: LiveRead,
@@ -136,9 +137,9 @@ impl Audit {
     }
 
     async fn read_view(&self, sample: &Sample) -> Option<ComparedAnswer> {
-        let question = Question::single(sample.view.clone(), &sample.reader);
+        let question = Question::single(&sample.view, &sample.reader, &sample.review_namespace);
         let deadline = Instant::now() + READ_TIMEOUT;
-        let answer = self.views.ask(&question, deadline, false).await.ok()?;
+        let answer = self.views.ask(question, deadline, false).await.ok()?;
         ComparedAnswer::of(answer.results.into_iter().next()?)
     }
 

@@ -141,8 +141,7 @@ impl BusFacts {
             match fact.route.backends.pop_front() {
                 Some(Backend::View(read)) => {
                     let has_fallback = !fact.route.backends.is_empty();
-                    let fits =
-                        |batch: &&mut ViewBatch<'_>| batch.takes(&read, fact.reader, has_fallback);
+                    let fits = |batch: &&mut ViewBatch<'_>| batch.takes(&read, &fact, has_fallback);
                     match batches.iter_mut().find(fits) {
                         Some(batch) => batch.pending.push((fact, read)),
                         None => batches.push(ViewBatch {
@@ -188,7 +187,7 @@ impl BusFacts {
             true => soon(deadline),
             false => deadline,
         };
-        let asked = self.views.ask(&question, until, !has_fallback).await;
+        let asked = self.views.ask(question, until, !has_fallback).await;
         // What one rule asks for may be too much; that is not the others' error.
         if matches!(asked, Err(FactError::BudgetExceeded { .. })) && are_several(&pending) {
             return self.one_by_one(pending, has_fallback, deadline).await;
@@ -209,6 +208,7 @@ impl BusFacts {
                     if let (Some(live), Some(origin)) = (fact.route.stands_for, &origin) {
                         self.audit.consider(|| Sample {
                             reader: fact.reader.clone(),
+                            review_namespace: fact.review_namespace.to_owned(),
                             variable: fact.route.variable,
                             view: read,
                             live,

@@ -22,15 +22,21 @@ pub(super) struct ViewBatch<'a> {
 }
 
 impl ViewBatch<'_> {
-    /// Returns whether a fact that `read` asks for may travel in this batch. Facts for policies of different
-    /// namespaces travel apart, since each namespace has its own share of a replica.
-    pub(super) fn takes(&self, read: &ViewRead, reader: &RuleRef, has_fallback: bool) -> bool {
+    /// Returns whether `fact`, which `read` asks for, may travel in this batch. Facts for policies or reviews of
+    /// different namespaces travel apart, since each namespace has its own share of a replica.
+    pub(super) fn takes(
+        &self,
+        read: &ViewRead,
+        fact: &PendingFact<'_>,
+        has_fallback: bool,
+    ) -> bool {
         self.has_fallback == has_fallback
             && self.pending.len() < QUERIES_PER_REQUEST_MAX
-            && self.pending.first().is_some_and(|(fact, first)| {
-                (&first.view, first.age_max_ms, first.secret)
+            && self.pending.first().is_some_and(|(first, first_read)| {
+                (&first_read.view, first_read.age_max_ms, first_read.secret)
                     == (&read.view, read.age_max_ms, read.secret)
-                    && fact.reader.policy.namespace == reader.policy.namespace
+                    && first.reader.policy.namespace == fact.reader.policy.namespace
+                    && first.review_namespace == fact.review_namespace
             })
     }
 }

@@ -193,7 +193,7 @@ struct FactLookup<'a> {
 
 impl FactLookup<'_> {
     fn entry(
-        self,
+        mut self,
         kind: EntryKind,
         name: &str,
         projection: &str,
@@ -203,7 +203,7 @@ impl FactLookup<'_> {
         if binding.secret && self.namespace.is_some() {
             return Err(self.secret_forbidden());
         }
-        let mut query = self.query.clone();
+        let mut query = std::mem::take(&mut self.query);
         let is_array = binding.shape == Shape::Array && projection.is_empty();
         if query.cel.is_some() && !is_array {
             // In CEL an object that is not there is null, which the data of an entry never are. A list in an answer
@@ -238,11 +238,11 @@ impl FactLookup<'_> {
         Ok(vec![self.view(binding, query, selection)])
     }
 
-    fn collection(self, collection: CollectionReference) -> Result<Vec<Backend>, FactError> {
+    fn collection(mut self, collection: CollectionReference) -> Result<Vec<Backend>, FactError> {
         let reference = Reference::Collection(collection);
         // Confined to a namespace, it is by name of it that the collection is declared.
+        let query = std::mem::take(&mut self.query);
         let binding = self.bound(&reference, self.namespace)?;
-        let query = self.query.clone();
         Ok(vec![self.view(binding, query, Selection::default())])
     }
 

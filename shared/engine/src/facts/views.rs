@@ -47,12 +47,7 @@ pub(super) struct Views {
 #[derive(Debug)]
 pub(super) struct Question {
     view: ViewId,
-    /// The entry that the rules name, if all of them name the same entry.
-    entry: String,
-    queries: Vec<Query>,
-    /// The namespace of the policies that ask; empty: policies of the cluster.
-    namespace: String,
-    age_max_ms: Option<u64>,
+    request: QueryRequest,
     /// The results travel sealed.
     secret: bool,
 }
@@ -62,25 +57,36 @@ impl Question {
     pub(super) fn of(facts: &[(PendingFact<'_>, ViewRead)]) -> Option<Self> {
         let (first, read) = facts.first()?;
         let entry = &first.route.subject;
-        let one = facts.iter().all(|(fact, _)| fact.route.subject == *entry);
-        Some(Self {
-            view: read.view.clone(),
-            entry: if one { entry.clone() } else { String::new() },
-            queries: facts.iter().map(|(_, read)| read.query.clone()).collect(),
-            namespace: first.reader.policy.namespace.to_string(),
-            age_max_ms: read.age_max_ms,
-            secret: read.secret,
-        })
+        let is_of_all = facts.iter().all(|(fact, _)| fact.route.subject == *entry);
+        let queries = facts.iter().map(|(_, read)| read.query.clone()).collect();
+        let mut question = Self::about(read, first.reader, first.review_namespace, queries);
+        if is_of_all {
+            question.request.entry.clone_from(entry);
+        }
+        Some(question)
     }
 
-    /// Returns a batch with a single query, by the policy of this reader.
-    pub(super) fn single(read: ViewRead, reader: &RuleRef) -> Self {
+    /// Returns a question with a single query, by the policy of this reader, which judges something in
+    /// `review_namespace`.
+    pub(super) fn single(read: &ViewRead, reader: &RuleRef, review_namespace: &str) -> Self {
+        Self::about(read, reader, review_namespace, vec![read.query.clone()])
+    }
+
+    fn about(
+        read: &ViewRead,
+        reader: &RuleRef,
+        review_namespace: &str,
+        queries: Vec<Query>,
+    ) -> Self {
         Self {
-            view: read.view,
-            entry: String::new(),
-            queries: vec![read.query],
-            namespace: reader.policy.namespace.to_string(),
-            age_max_ms: read.age_max_ms,
+            view: read.view.clone(),
+            request: QueryRequest {
+                queries,
+                namespace: reader.policy.namespace.to_string(),
+                review_namespace: review_namespace.to_owned(),
+                age_max_ms: read.age_max_ms,
+                ..QueryRequest::default()
+            },
             secret: read.secret,
         }
     }
@@ -129,7 +135,7 @@ impl Views {
     /// Asks one view. Where it may be served soon, and `waits`, it is asked again.
     pub(super) async fn ask(
         &self,
-        question: &Question,
+        mut question: Question,
         deadline: Instant,
         waits: bool,
     ) -> Result<ViewAnswer, FactError> {
@@ -140,8 +146,8 @@ impl Views {
             "rpc.system" = "anteroom",
             "messaging.destination.name" = %question.view,
             view = %question.view,
-            entry = question.entry,
-            queries = question.queries.len(),
+            entry = question.request.entry,
+            queries = question.request.queries.len(),
             replica = Empty,
             revision = Empty,
             age_ms = Empty,
@@ -149,12 +155,13 @@ impl Views {
         );
         let begun = Instant::now();
         self.check_floor(&question.view).await;
-        let sealed = self.sealed(question)?;
+        self.demand_floor(&mut question);
+        let sealed = self.sealed(&question)?;
         let outcome = self
-            .patiently(question, &sealed, deadline, waits)
+            .patiently(&question, &sealed, deadline, waits)
             .instrument(span.clone())
             .await
-            .and_then(|replied| checked(question, replied));
+            .and_then(|replied| checked(&question, replied));
         record(&span, &outcome);
         let code = outcome.as_ref().err().map(FactError::code);
         self.recorder.query(code, begun.elapsed());
@@ -230,21 +237,17 @@ impl Views {
         }
     }
 
+    /// Demands a state of the view that is no older than the last answer.
+    fn demand_floor(&self, question: &mut Question) {
+        let floor = self.floors.get(&question.view);
+        let floor = floor.map(|floor| (floor.revision, floor.incarnation));
+        let request = &mut question.request;
+        (request.revision_min, request.revision_min_of) = floor.unzip();
+    }
+
     /// Returns the question as it travels: sealed, if it is about Secrets.
     fn sealed(&self, question: &Question) -> Result<seal::Question, FactError> {
-        let floor = self.floors.get(&question.view);
-        let (revision_min, revision_min_of) = floor
-            .map(|floor| (floor.revision, floor.incarnation))
-            .unzip();
-        let request = QueryRequest {
-            entry: question.entry.clone(),
-            queries: question.queries.clone(),
-            namespace: question.namespace.clone(),
-            age_max_ms: question.age_max_ms,
-            revision_min,
-            revision_min_of,
-        };
-        let body = encode_request(&request).map_err(|error| too_large(&error))?;
+        let body = encode_request(&question.request).map_err(|error| too_large(&error))?;
         match question.secret {
             true => seal::Question::sealed(&self.asker_keys, AskedOf::View(&question.view), &body),
             false => Ok(seal::Question::open(body)),
@@ -303,7 +306,7 @@ impl Views {
 }
 
 fn checked(question: &Question, replied: Replied) -> Result<Replied, FactError> {
-    let (found, expected) = (replied.0.results.len(), question.queries.len());
+    let (found, expected) = (replied.0.results.len(), question.request.queries.len());
     if found != expected {
         return Err(FactError::RequestInvalid {
             message: format!("the reply has {found} results for {expected} queries"),

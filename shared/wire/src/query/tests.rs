@@ -48,6 +48,7 @@ proptest! {
         let sent = QueryRequest {
             entry: "e".into(),
             queries: vec![Query { expression, parameters, missing_key_is_error, selection: None, cel: None }],
+            review_namespace: namespace.clone(),
             namespace,
             age_max_ms,
             revision_min,

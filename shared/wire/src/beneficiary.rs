@@ -1,0 +1,32 @@
+//! The party that a request is counted for.
+
+/// The party that the work for a request is counted for. A service gives each a fair part of what it can do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Beneficiary {
+    /// The policies of a namespace.
+    Policies(String),
+    /// The requests in a namespace, or (empty) of the cluster, that policies of the cluster judge. So one user's flood
+    /// of requests takes only the part of that namespace.
+    Requests(String),
+    /// Scans by policies of the cluster.
+    Scans,
+}
+
+impl Beneficiary {
+    /// Returns the party of a request for policies of `policy_namespace` (empty: of the cluster), which judge something
+    /// in `review_namespace` (empty: of the cluster).
+    pub fn of(policy_namespace: &str, review_namespace: &str) -> Self {
+        match policy_namespace {
+            "" => Self::Requests(review_namespace.to_owned()),
+            namespace => Self::Policies(namespace.to_owned()),
+        }
+    }
+
+    /// Returns the namespace of the policies; empty: policies of the cluster.
+    pub fn policy_namespace(&self) -> &str {
+        match self {
+            Self::Policies(namespace) => namespace,
+            Self::Requests(_) | Self::Scans => "",
+        }
+    }
+}
