@@ -11,7 +11,7 @@ mod write_queue;
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{AppendError, Bus, BusError, Connection, Fence};
-use anteroom_model::{Incarnation, Revision};
+use anteroom_model::{Incarnation, Revision, ViewId};
 use anteroom_runtime::{backoff::Backoff, telemetry};
 use anteroom_wire::envelope::{Envelope, TraceContext};
 use parking_lot::Mutex;
@@ -147,12 +147,7 @@ impl Publisher {
                     pace.begin();
                     self.append(&writer, batch).await.err()
                 }
-                Some(Work::Purge(view)) => {
-                    let purge = || async { writer.bus.purge(writer.fence, &view).await };
-                    let purged = writer.until_done("purge", purge).await;
-                    self.look_at_room(bus).await;
-                    purged.err()
-                }
+                Some(Work::Purge(view)) => self.purge(&writer, &view).await.err(),
                 None => {
                     // Only now is the last of it done.
                     self.shared.written.send_replace(());
@@ -172,7 +167,8 @@ impl Publisher {
 }
 
 impl Publisher {
-    /// Appends the batch. If the log is full, views are taken out of the batch one by one until the rest fits.
+    /// Appends the batch. If the log is full, views are suspended one by one until the rest of the batch fits. The
+    /// objects of each are removed from the log before the next attempt, so that no more views go than have to.
     async fn append(&self, writer: &Writer<'_>, mut batch: Batch) -> Result<(), End> {
         while !batch.records.is_empty() {
             match writer.append(&batch).await? {
@@ -188,10 +184,31 @@ impl Publisher {
                         Ok(rest) => rest,
                         Err(batch) => return self.append_singly(writer, batch).await,
                     };
+                    self.make_room(writer).await?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Removes the objects of the view that was suspended last, which the queue has at its front.
+    async fn make_room(&self, writer: &Writer<'_>) -> Result<(), End> {
+        loop {
+            let work = self.shared.queue.lock().next_work(Instant::now());
+            match work {
+                Some(Work::Append(dropped)) => self.append_singly(writer, dropped).await?,
+                Some(Work::Purge(view)) => return self.purge(writer, &view).await,
+                None => return Ok(()), // Unreachable: a view that is suspended is purged.
+            }
+        }
+    }
+
+    /// Removes the view's objects from the log.
+    async fn purge(&self, writer: &Writer<'_>, view: &ViewId) -> Result<(), End> {
+        let purge = || async { writer.bus.purge(writer.fence, view).await };
+        let purged = writer.until_done("purge", purge).await;
+        self.look_at_room(writer.bus).await;
+        purged
     }
 
     /// Appends the records singly, and retries each until the log has it. Alone, a record may take the room of the

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use anteroom_bus::{LogEvent, LogScope, local::LocalBus};
 use anteroom_model::{
-    Group, ObjectKey, ResourceVersion, Source, SourceInfo, ViewState, limits::MESSAGE_BYTES_MAX,
+    Collection, Group, GroupVersionResource, ObjectKey, ResourceVersion, Source, SourceInfo,
+    ViewState, limits::MESSAGE_BYTES_MAX,
 };
 use anteroom_runtime::Service;
 use anteroom_wire::envelope::Record;
@@ -109,4 +110,54 @@ async fn a_message_that_the_bus_finds_too_large_ends_the_term() {
     let highest = HighestPosition::default();
     let end = publisher.run(&bus, &leadership, &highest, &metrics).await;
     assert_eq!(end, End::TooLarge);
+}
+
+/// Other groups may have filled the log since it was looked at.
+#[tokio::test(start_paused = true)]
+async fn what_a_full_log_refuses_of_the_cluster_is_written_in_the_room_of_a_tenants_view() {
+    let bus = LocalBus::new();
+    let leadership = Leadership::of_new_log(&bus, Group::COORDINATOR).await;
+    let publisher = Publisher::new(1);
+    let [cluster, tenant] = [Vec::new(), vec!["n".to_owned()]].map(|namespaces| {
+        let gvr = GroupVersionResource::new("", "v1", "configmaps");
+        let info = SourceInfo {
+            source: Source::Collection(Collection {
+                namespaces,
+                ..Collection::all(gvr)
+            }),
+            kind: String::new(),
+            namespaced: true,
+        };
+        publisher.with(|queue| queue.open(info, HashMap::new()))
+    });
+    publisher.with(|queue| queue.set_in_quota(&tenant.view, true));
+    let metrics = BatchMetrics::register(&Service::new("test").metrics);
+    let highest = HighestPosition::default();
+    let fills = async {
+        for handle in [&cluster, &tenant] {
+            put(&publisher, handle, Bytes::from(vec![0; 64 * 1024]));
+            publisher.with(|queue| queue.listed(handle, &version(2), Instant::now()));
+        }
+        publisher.drained().await;
+        let size = bus.log_size().await.unwrap();
+        bus.faults().limit_log(Some(size.bytes + 512));
+        let (key, body) = (ObjectKey::new("n", "y"), Bytes::from(vec![0; 1024]));
+        let (now, origin) = (Instant::now(), ChangeOrigin::List);
+        publisher.with(|queue| queue.put(&cluster, key, version(3), body, now, origin));
+        publisher.drained().await;
+    };
+    tokio::select! {
+        end = publisher.run(&bus, &leadership, &highest, &metrics) => panic!("{end:?}"),
+        () = fills => {}
+    }
+    let states = publisher.read(|queue| queue.stats(Instant::now()));
+    let state = |handle: &WriteHandle| {
+        let stats = states.iter().find(|stats| stats.view == handle.view);
+        stats.and_then(|stats| stats.reported_state.clone())
+    };
+    assert_eq!(state(&cluster), Some(ViewState::Synced));
+    assert!(matches!(
+        state(&tenant),
+        Some(ViewState::Failed { failure }) if failure.reason == "LogFull"
+    ));
 }

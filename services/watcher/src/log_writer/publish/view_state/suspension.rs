@@ -87,6 +87,11 @@ impl ViewWriteState {
         log_space::bytes_in_log(self.logged_objects, bodies)
     }
 
+    /// Returns whether only policies of namespaces need the view, and the log has objects of it.
+    pub(in crate::log_writer::publish) fn is_tenants_in_log(&self) -> bool {
+        self.in_quota && self.bytes_logged() > 0
+    }
+
     /// Suspends the view, in a new epoch: waiting changes are dropped, and no object counts as being in the log.
     /// Returns the bytes of these changes.
     pub(in crate::log_writer::publish) fn suspend(

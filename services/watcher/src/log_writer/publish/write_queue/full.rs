@@ -1,5 +1,19 @@
 //! The treatment of views when the log, or the quota of a namespace, is full. A view that does not fit is suspended
 //! whole, and written again once there is room for all its objects. The other views go on.
+//!
+//! A view that only policies of namespaces need is a tenants' view: see [`ViewOptions::in_quota`]. All others are the
+//! cluster's. Where the log lacks room, views are suspended in this order:
+//!
+//! 1. Tenants' views of which the log has objects: of the namespace whose views take most, the largest first.
+//! 2. The cluster's views: the one that does not fit, if it is large, and otherwise the largest first.
+//!
+//! They come back in the other order: the cluster's views first. A view that comes back is written like any other, so
+//! a view of the cluster takes the room of tenants' views. Sizes are estimates: half of what these views take in the
+//! log counts as room, so that no view is suspended for one that does not fit after all.
+//!
+//! A writer knows the views of its own group alone.
+//!
+//! [`ViewOptions::in_quota`]: anteroom_model::ViewOptions::in_quota
 
 use std::collections::HashSet;
 
@@ -21,7 +35,7 @@ impl WriteQueue {
     }
 
     /// Returns the view that has to be suspended before this can be written, and the limit that it is over. Of a
-    /// quota it is the largest view in it; of the log it is the view itself if that is large, or else the largest.
+    /// quota it is the largest view in it; of the log it is the first in the order that the module has.
     pub(super) fn without_room(&self, item: &Item) -> Option<(ViewId, Limit)> {
         let Item::Change { handle, key } = item else {
             return None;
@@ -35,22 +49,30 @@ impl WriteQueue {
             return Some(over);
         }
         let view_bytes = view.bytes_wanted();
-        let refused = if self.log_space.holds(bytes, view_bytes) {
-            None
-        } else if self.log_space.is_large(view_bytes) {
-            Some(handle.view.clone())
-        } else {
-            self.largest(|_| true)
-        };
-        refused.map(|view| (view, Limit::Log))
+        if self.log_space.holds(bytes, view_bytes) {
+            return None;
+        }
+        let is_large = self.log_space.is_large(view_bytes);
+        let first = self.first_to_suspend(|id, other| {
+            let is_clusters = !other.in_quota;
+            *id == handle.view || other.is_tenants_in_log() || (is_clusters && !is_large)
+        });
+        first.map(|view| (view, Limit::Log))
     }
 
-    pub(super) fn largest(&self, condition: impl Fn(&ViewId) -> bool) -> Option<ViewId> {
+    /// Returns the view that is suspended first of all that meet the condition.
+    pub(super) fn first_to_suspend(
+        &self,
+        condition: impl Fn(&ViewId, &ViewWriteState) -> bool,
+    ) -> Option<ViewId> {
         let views = self.views.iter();
         let written = views.filter(|(id, view)| !id.is_system() && !view.is_suspended());
-        let candidates = written.filter(|(id, _)| condition(id));
-        let largest = candidates.max_by_key(|(id, view)| (view.bytes_wanted(), *id));
-        largest.map(|(id, _)| id.clone())
+        let candidates = written.filter(|(id, view)| condition(id, view));
+        let first = candidates.max_by_key(|(id, view)| {
+            let namespace_bytes = self.bytes_in_quota_of(view);
+            (view.in_quota, namespace_bytes, view.bytes_wanted(), *id)
+        });
+        first.map(|(id, _)| id.clone())
     }
 
     /// Suspends a view. Its objects are removed from the log before anything else is written, which makes room.
@@ -85,37 +107,59 @@ impl WriteQueue {
         self.queue.push_front(Item::Dropped(Box::new(record)));
     }
 
-    /// Handles a batch for which the log had no room: of its views with new objects, the largest is suspended.
-    /// Returns the rest of the batch; an error: the unchanged batch, since it has no such view.
+    /// Handles a batch with new objects for which the log had no room. A tenants' view is suspended, or a view of
+    /// these objects: the first in the order that the module has. Returns the batch without the records of that view.
+    /// The rest is to be written after the next two items of the queue, which remove the view's objects. An error: the
+    /// unchanged batch, since it has no new object of a view that may be suspended.
     pub(crate) fn refuse(&mut self, batch: Batch, now: Instant) -> Result<Batch, Batch> {
         let puts = batch.records.iter().filter(|(record, _)| is_put(record));
         let with_puts: HashSet<_> = puts.map(|(record, _)| record.view().clone()).collect();
-        let Some(refused) = self.largest(|view| with_puts.contains(view)) else {
+        let may_be_refused =
+            |id: &ViewId, view: &ViewWriteState| with_puts.contains(id) || view.is_tenants_in_log();
+        let first = self.first_to_suspend(may_be_refused);
+        let Some(refused) = first.filter(|_| !with_puts.is_empty()) else {
             return Err(batch);
         };
         self.suspend(&refused, Limit::Log, now);
         let mut rest = Batch::default();
         for (record, span) in batch.records {
-            let dropped =
-                matches!(&record, Record::Control(record) if record.state == ViewState::Dropped);
-            if *record.view() != refused || dropped {
+            if *record.view() != refused {
                 rest.push(record, span);
             }
         }
         Ok(rest)
     }
 
-    /// Returns a suspended view for which there is room now, the smallest first. While one is written
-    /// again, the others wait.
+    /// Returns a suspended view for which there is room now: the cluster's views come first, and of those the
+    /// smallest. While one is written again, the others wait.
     pub(crate) fn next_to_resume(&self, now: Instant) -> Option<ViewId> {
         if self.views.values().any(|view| view.is_resuming(now)) {
             return None;
         }
-        let may_resume = |view: &ViewWriteState| view.may_resume(now) && self.quota_holds(view);
+        let may_resume = |view: &ViewWriteState| {
+            view.may_resume(now) && self.quota_holds(view) && self.log_holds_again(view)
+        };
         let waiting = self.views.iter().filter(|(_, view)| may_resume(view));
-        let (id, view) = waiting.min_by_key(|(id, view)| (view.bytes_wanted(), *id))?;
+        let next = waiting.min_by_key(|(id, view)| (view.in_quota, view.bytes_wanted(), *id));
+        next.map(|(id, _)| id.clone())
+    }
+
+    /// Returns whether there is room in the log for all of a suspended view.
+    fn log_holds_again(&self, view: &ViewWriteState) -> bool {
         let bytes = view.bytes_wanted();
-        self.log_space.holds(bytes, bytes).then(|| id.clone())
+        let made = if view.in_quota {
+            0
+        } else {
+            self.tenants_bytes() / 2
+        };
+        self.log_space.holds(bytes.saturating_sub(made), bytes)
+    }
+
+    /// Returns about the bytes that tenants' views take in the log.
+    fn tenants_bytes(&self) -> u64 {
+        let views = self.views.values();
+        let tenants = views.filter(|view| view.in_quota && !view.is_suspended());
+        tenants.map(ViewWriteState::bytes_logged).sum()
     }
 
     /// A suspended view is written again: its objects have to be handed in anew, after

@@ -56,7 +56,7 @@ impl WriteQueue {
         let bytes_max = self.quotas.bytes_max?;
         let views = self.views_in_quota_of(view)?;
         (self.bytes_of(views) > bytes_max)
-            .then(|| self.largest(|id| views.contains(id)))?
+            .then(|| self.first_to_suspend(|id, _| views.contains(id)))?
             .map(|id| (id, Limit::Quota(bytes_max)))
     }
 
@@ -67,6 +67,12 @@ impl WriteQueue {
             return true;
         };
         self.bytes_of(views).saturating_add(view.bytes_wanted()) <= bytes_max
+    }
+
+    /// Returns the bytes that all views in the view's quota want in the log; 0: it is in no namespace's quota.
+    pub(super) fn bytes_in_quota_of(&self, view: &ViewWriteState) -> u64 {
+        let views = self.views_in_quota_of(view);
+        views.map_or(0, |views| self.bytes_of(views))
     }
 
     fn views_in_quota_of(&self, view: &ViewWriteState) -> Option<&BTreeSet<ViewId>> {

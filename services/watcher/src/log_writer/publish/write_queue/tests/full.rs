@@ -1,5 +1,7 @@
 //! The queue while the log is full.
 
+mod tenants;
+
 use anteroom_bus::LogSize;
 use anteroom_model::Collection;
 

@@ -1,0 +1,151 @@
+//! Views that only policies of namespaces need, beside views of the cluster, while the log is full.
+
+use super::*;
+
+fn fill_and_list(log: &mut FullLog, handle: &WriteHandle, objects: usize) {
+    log.fill(handle, objects);
+    log.listed(handle);
+}
+
+/// The log holds twelve objects of [`FullLog::fill`] where a view of the cluster has more than two of them.
+#[test]
+fn the_namespace_with_most_bytes_is_suspended_first_and_the_cluster_last() {
+    let mut log = FullLog::new();
+    let small = log.open_in_quota("small", "a");
+    let large = log.open_in_quota("large", "a");
+    let largest = log.open_in_quota("largest", "b");
+    let cluster = log.open("cluster");
+    for (handle, objects) in [(&small, 2), (&large, 3), (&largest, 4), (&cluster, 3)] {
+        fill_and_list(&mut log, handle, objects);
+    }
+    log.write();
+    let views = [&small, &large, &largest, &cluster];
+    assert!(views.iter().all(|view| log.is_synced(view)));
+    let mut suspended = Vec::new();
+    for at in 3..13 {
+        log.put(&cluster, &at.to_string(), 1, 64 * KIB);
+        log.write();
+        for view in views {
+            if log.has_no_room_for(view) && !suspended.contains(&&view.view) {
+                suspended.push(&view.view);
+            }
+        }
+    }
+    let expected = [&large, &largest, &small, &cluster].map(|handle| &handle.view);
+    assert_eq!(suspended, expected);
+}
+
+#[test]
+fn a_view_of_a_tenant_without_objects_in_the_log_stays_when_it_would_make_no_room() {
+    let mut log = FullLog::new();
+    let (empty, cluster) = (log.open_in_quota("empty", "a"), log.open("cluster"));
+    log.listed(&empty);
+    fill_and_list(&mut log, &cluster, 13);
+    log.write();
+    assert!(log.has_no_room_for(&cluster));
+    assert!(log.is_synced(&empty));
+}
+
+#[test]
+fn a_view_that_a_policy_of_the_cluster_needs_too_is_suspended_as_the_clusters() {
+    let mut log = FullLog::new();
+    let (shared, own) = (log.open_in_quota("one", "a"), log.open_in_quota("two", "a"));
+    let cluster = log.open("cluster");
+    log.queue.set_in_quota(&shared.view, false);
+    for (handle, objects) in [(&shared, 5), (&own, 2), (&cluster, 6)] {
+        fill_and_list(&mut log, handle, objects);
+    }
+    log.write();
+    assert!(log.has_no_room_for(&own));
+    assert!(log.is_synced(&shared) && log.is_synced(&cluster));
+}
+
+#[test]
+fn a_view_of_the_cluster_comes_back_first_and_takes_the_room_of_tenants() {
+    let mut log = FullLog::new();
+    let (mut cluster, mut tenant) = (log.open("one"), log.open_in_quota("two", "a"));
+    fill_and_list(&mut log, &tenant, 2);
+    fill_and_list(&mut log, &cluster, 13);
+    log.write();
+    assert!(log.has_no_room_for(&tenant) && log.has_no_room_for(&cluster));
+    log.bytes_max *= 2;
+    log.look();
+    let later = log.now + Duration::from_secs(10);
+    let first = log.queue.next_to_resume(later);
+    assert_eq!(first, Some(cluster.view.clone()), "though it is larger");
+
+    log.bytes_max /= 2;
+    log.look();
+    log.resume_after_full(&mut tenant);
+    fill_and_list(&mut log, &tenant, 2);
+    log.write();
+    assert!(
+        log.is_synced(&tenant),
+        "it does not wait for what cannot fit"
+    );
+    let shrink = |log: &mut FullLog, name: &str| {
+        let (now, origin) = (log.now, ChangeOrigin::List);
+        log.queue.delete(&cluster, &key(name), rv(2), now, origin);
+    };
+    shrink(&mut log, "12");
+    let next = log.queue.next_to_resume(log.now);
+    assert_eq!(next, None, "the room of tenants counts by half");
+    shrink(&mut log, "11");
+    log.resume_after_full(&mut cluster);
+    fill_and_list(&mut log, &cluster, 11);
+    log.write();
+    assert!(log.is_synced(&cluster));
+    assert!(log.has_no_room_for(&tenant));
+    log.now += Duration::from_secs(10);
+    assert_eq!(log.queue.next_to_resume(log.now), None);
+}
+
+#[test]
+fn a_refused_batch_of_the_cluster_suspends_a_view_of_a_tenant_that_is_not_in_the_batch() {
+    let mut log = FullLog::new();
+    let (tenant, cluster) = (log.open_in_quota("one", "a"), log.open("cluster"));
+    for handle in [&tenant, &cluster] {
+        fill_and_list(&mut log, handle, 1);
+    }
+    log.write();
+    log.put(&cluster, "more", 2, KIB);
+    let Some(Work::Append(batch)) = log.queue.next_work(log.now) else {
+        panic!("there is a batch");
+    };
+    let rest = log.queue.refuse(batch, log.now).unwrap();
+    assert_eq!(rest.records.len(), 1, "nothing of it is left out");
+    log.write();
+    assert!(log.has_no_room_for(&tenant));
+    let last = log.reader.append(&rest);
+    log.queue.written(&rest, last);
+    assert_eq!(log.reader.content(&cluster.view).len(), 2);
+    assert!(log.is_synced(&cluster));
+}
+
+proptest! {
+    #[test]
+    fn a_view_of_the_cluster_is_never_suspended_while_a_tenants_view_that_holds_bytes_is_written(
+        puts in proptest::collection::vec((0..6_usize, 0..8_u8, 1..200_usize), 0..60)
+    ) {
+        let mut log = FullLog::new();
+        let views = [
+            log.open("one"),
+            log.open("two"),
+            log.open_in_quota("one", "a"),
+            log.open_in_quota("two", "a"),
+            log.open_in_quota("one", "b"),
+            log.open_in_quota("two", "b"),
+        ];
+        let (cluster, tenants) = views.split_at(2);
+        let mut suspended = 0;
+        for (version, (view, object, kib)) in (1..).zip(puts) {
+            log.put(&views[view], &object.to_string(), version, kib * KIB);
+            log.write();
+            let before = suspended;
+            suspended = cluster.iter().filter(|view| log.has_no_room_for(view)).count();
+            let is_empty = |view: &WriteHandle| log.reader.content(&view.view).is_empty();
+            let no_tenant_holds_bytes = tenants.iter().all(is_empty);
+            prop_assert!(suspended == before || (view < 2 && no_tenant_holds_bytes));
+        }
+    }
+}
