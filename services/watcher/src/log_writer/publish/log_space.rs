@@ -5,9 +5,12 @@
 //!
 //! | bytes of the log | written up to there |
 //! |---|---|
-//! | the limit, less two reserves | objects of a view that takes more than an eighth of the log |
+//! | the limit, less two reserves | objects of tenants' views, and of views that take more than an eighth of the log |
 //! | the limit, less one reserve | objects of all other views |
 //! | the limit | tombstones, control records, leases, objects of system views |
+//!
+//! Tenants' views are those that only policies of namespaces need. The writers of other groups cannot suspend them, so
+//! one reserve is beyond their reach.
 //!
 //! A reserve is a tenth of the limit, and [`RESERVE_BYTES_MAX`] at most. An object counts by the growth of the log:
 //! an object that replaces one of the same size needs no room.
@@ -59,13 +62,13 @@ impl LogSpace {
         bytes_max.is_some_and(|bytes_max| view_bytes > bytes_max / LARGE_PART)
     }
 
-    /// Returns whether objects of this size may be written for a view that then takes `view_bytes`.
-    pub(super) fn holds(&self, bytes: u64, view_bytes: u64) -> bool {
+    /// Returns whether objects of this size may be written. `stops_early`: their view leaves a reserve to other views.
+    pub(super) fn holds(&self, bytes: u64, stops_early: bool) -> bool {
         let Some(bytes_max) = self.size.bytes_max else {
             return true;
         };
         let reserve = (bytes_max / RESERVE_PART).min(RESERVE_BYTES_MAX);
-        let reserves = 1 + u64::from(self.is_large(view_bytes));
+        let reserves = 1 + u64::from(stops_early);
         self.size.bytes.saturating_add(bytes) <= bytes_max - reserve * reserves
     }
 }
@@ -85,33 +88,41 @@ mod tests {
 
     #[test]
     fn a_log_without_a_limit_holds_everything() {
-        assert!(LogSpace::default().holds(u64::MAX, u64::MAX));
+        let space = LogSpace::default();
+        assert!(space.holds(u64::MAX, true));
+        assert!(!space.is_large(u64::MAX));
     }
 
     #[test]
-    fn a_large_view_stops_one_reserve_before_the_others() {
+    fn a_view_that_stops_early_leaves_one_reserve_to_the_others() {
         let space = space(750, 1_000);
-        let (small, large) = (125, 126);
-        assert!(space.holds(50, large));
-        assert!(!space.holds(51, large));
-        assert!(space.holds(150, small));
-        assert!(!space.holds(151, small));
+        assert!(space.holds(50, true));
+        assert!(!space.holds(51, true));
+        assert!(space.holds(150, false));
+        assert!(!space.holds(151, false));
+    }
+
+    #[test]
+    fn a_view_is_large_beyond_an_eighth_of_the_log() {
+        let space = space(0, 1_000);
+        assert!(!space.is_large(125));
+        assert!(space.is_large(126));
     }
 
     #[test]
     fn a_reserve_is_limited() {
         const GIB: u64 = 1024 * 1024 * 1024;
         let space = space(0, 100 * GIB);
-        assert!(space.holds(100 * GIB - RESERVE_BYTES_MAX, 0));
-        assert!(!space.holds(100 * GIB - RESERVE_BYTES_MAX + 1, 0));
+        assert!(space.holds(100 * GIB - RESERVE_BYTES_MAX, false));
+        assert!(!space.holds(100 * GIB - RESERVE_BYTES_MAX + 1, false));
     }
 
     #[test]
     fn what_is_written_and_removed_counts_until_the_log_is_looked_at() {
         let mut space = space(0, 1_000);
         space.take(900);
-        assert!(!space.holds(1, 0));
+        assert!(!space.holds(1, false));
         space.free(500);
-        assert!(space.holds(500, 0));
+        assert!(space.holds(500, false));
     }
 }

@@ -11,7 +11,8 @@
 //! a view of the cluster takes the room of tenants' views. Sizes are estimates: half of what these views take in the
 //! log counts as room, so that no view is suspended for one that does not fit after all.
 //!
-//! A writer knows the views of its own group alone.
+//! A writer knows the views of its own group alone. To the other groups, tenants' views leave a reserve: see
+//! [`log_space`](crate::log_writer::publish::log_space).
 //!
 //! [`ViewOptions::in_quota`]: anteroom_model::ViewOptions::in_quota
 
@@ -48,11 +49,10 @@ impl WriteQueue {
         if let Some(over) = self.over_quota(view) {
             return Some(over);
         }
-        let view_bytes = view.bytes_wanted();
-        if self.log_space.holds(bytes, view_bytes) {
+        let is_large = self.log_space.is_large(view.bytes_wanted());
+        if self.log_space.holds(bytes, is_large || view.in_quota) {
             return None;
         }
-        let is_large = self.log_space.is_large(view_bytes);
         let first = self.first_to_suspend(|id, other| {
             let is_clusters = !other.in_quota;
             *id == handle.view || other.is_tenants_in_log() || (is_clusters && !is_large)
@@ -152,7 +152,9 @@ impl WriteQueue {
         } else {
             self.tenants_bytes() / 2
         };
-        self.log_space.holds(bytes.saturating_sub(made), bytes)
+        let stops_early = view.in_quota || self.log_space.is_large(bytes);
+        let bytes = bytes.saturating_sub(made);
+        self.log_space.holds(bytes, stops_early)
     }
 
     /// Returns about the bytes that tenants' views take in the log.

@@ -100,6 +100,25 @@ fn a_view_of_the_cluster_comes_back_first_and_takes_the_room_of_tenants() {
     assert_eq!(log.queue.next_to_resume(log.now), None);
 }
 
+/// A writer cannot suspend tenants' views of another group.
+#[test]
+fn views_of_tenants_leave_a_reserve_to_the_cluster() {
+    let mut log = FullLog::new();
+    let (tenant, cluster) = (log.open_in_quota("one", "a"), log.open("cluster"));
+    for handle in [&tenant, &cluster] {
+        log.put(handle, "x", 1, KIB);
+        log.listed(handle);
+    }
+    let of_other_groups = log.bytes_max / 10 * 8;
+    log.queue.set_room(LogSize {
+        bytes: of_other_groups,
+        bytes_max: Some(log.bytes_max),
+    });
+    log.write();
+    assert!(log.has_no_room_for(&tenant));
+    assert!(log.is_synced(&cluster));
+}
+
 #[test]
 fn a_refused_batch_of_the_cluster_suspends_a_view_of_a_tenant_that_is_not_in_the_batch() {
     let mut log = FullLog::new();
