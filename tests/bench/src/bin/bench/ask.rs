@@ -34,6 +34,33 @@ pub(crate) enum Rule {
     Pods,
 }
 
+/// The keys that the floor looks up for the same answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LookUp {
+    /// The parts of a rule that make a key, in the words of the floor's command line.
+    pub(crate) by: &'static str,
+    /// The keys that objects of the cluster have.
+    pub(crate) taken: Vec<String>,
+}
+
+/// Returns the look-up that enforces the rule over objects with these hosts; `None` where hosts do not decide.
+pub(crate) fn look_up(rule: Rule, hosts: &[String]) -> Option<LookUp> {
+    match rule {
+        Rule::HostAndPath => Some(LookUp {
+            by: "host-and-path",
+            taken: hosts
+                .iter()
+                .map(|host| host.clone() + PATH_OF_ALL)
+                .collect(),
+        }),
+        Rule::Host | Rule::PodName => Some(LookUp {
+            by: "host",
+            taken: hosts.to_vec(),
+        }),
+        Rule::Path | Rule::NoContext | Rule::Pods => None,
+    }
+}
+
 /// Returns reviews of which a tenth ask for a taken host, and a twentieth for a taken host with a free path.
 pub(crate) fn questions(rule: Rule, hosts: Vec<String>) -> Questions {
     let case = |weight, hosts: Hosts, path: &str, denied: bool| Case {
@@ -98,4 +125,22 @@ fn review() -> Value {
     }]);
     let review = anteroom_load::review(Slot::Uid.mark(), &object);
     serde_json::from_slice(&review).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_looks_up_the_keys_of_objects_that_the_rule_is_about() {
+        let hosts = ["a.example".to_owned()];
+        let of = |rule| look_up(rule, &hosts).map(|of| (of.by, of.taken));
+        let host_and_path = vec!["a.example/".to_owned()];
+        assert_eq!(
+            of(Rule::HostAndPath),
+            Some(("host-and-path", host_and_path))
+        );
+        assert_eq!(of(Rule::Host), Some(("host", hosts.to_vec())));
+        assert_eq!(of(Rule::NoContext), None);
+    }
 }

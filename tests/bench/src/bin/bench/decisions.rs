@@ -7,7 +7,7 @@ use anteroom_load::{Pace, Paced, PacedReport, Protocol, Questions, Target};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use crate::{Settings, ground::Ground, peer::Peer, say, spent};
+use crate::{Settings, floor::Floor, ground::Ground, peer::Peer, say, spent};
 
 /// The time of posting before anything counts: indexes are made, connections and allocators warm.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -33,6 +33,8 @@ pub(crate) struct Row {
 pub(crate) enum Deciding<'a> {
     /// Our own engine.
     Ground(&'a Ground),
+    /// The floor.
+    Floor(&'a Floor),
     /// Another engine's.
     Peer(&'a Peer),
 }
@@ -41,6 +43,7 @@ impl Deciding<'_> {
     async fn target(self) -> anyhow::Result<Target> {
         match self {
             Self::Ground(ground) => ground.target().await,
+            Self::Floor(floor) => Ok(floor.target().clone()),
             Self::Peer(peer) => Ok(peer.target().clone()),
         }
     }
@@ -48,7 +51,7 @@ impl Deciding<'_> {
     /// For how long answers are looked at to see whether a policy is in force.
     fn look(self) -> Duration {
         match self {
-            Self::Ground(_) => LOOK,
+            Self::Ground(_) | Self::Floor(_) => LOOK,
             Self::Peer(_) => LOOK_AT_A_PEER,
         }
     }
@@ -56,6 +59,7 @@ impl Deciding<'_> {
     async fn counted(self, paced: Paced) -> anyhow::Result<(PacedReport, Value)> {
         match self {
             Self::Ground(ground) => counted(ground, paced).await,
+            Self::Floor(floor) => floor.counted(paced).await,
             Self::Peer(peer) => peer.counted(paced).await,
         }
     }
@@ -64,7 +68,7 @@ impl Deciding<'_> {
     fn whole(self) -> &'static str {
         match self {
             Self::Ground(_) => "webhook_replica_nats",
-            Self::Peer(_) => "together",
+            Self::Floor(_) | Self::Peer(_) => "together",
         }
     }
 }
@@ -116,10 +120,11 @@ pub(crate) async fn in_force(of: Deciding<'_>, questions: &Questions) -> anyhow:
     .await
 }
 
-/// One row, measured both ways.
+/// One row, measured both ways: in the open loop at this rate, or at the settings' share of the throughput.
 pub(crate) async fn measure(
     of: Deciding<'_>,
     row: Row,
+    per_second: Option<f64>,
     questions: &Questions,
     settings: &Settings,
 ) -> anyhow::Result<Value> {
@@ -134,7 +139,7 @@ pub(crate) async fn measure(
     };
     run(paced(Pace::Closed, WARM_UP.min(settings.lasts))).await?;
     let (closed, closed_cpu) = of.counted(paced(Pace::Closed, settings.lasts)).await?;
-    let per_second = closed.decisions_per_second * settings.fraction;
+    let per_second = per_second.unwrap_or(closed.decisions_per_second * settings.fraction);
     ensure!(per_second > 0.0, "no decision at all: {closed:?}");
     let open = paced(Pace::Open { per_second }, settings.lasts);
     let (open, open_cpu) = of.counted(open).await?;
@@ -176,6 +181,19 @@ pub(crate) async fn counted(ground: &Ground, paced: Paced) -> anyhow::Result<(Pa
     let mut each = spent::cpu_each(&before, &spent::cpu(ground)?, all);
     let now = spent::allocated(ground).await?;
     each["allocated"] = spent::allocated_each(&allocated, &now, all);
+    Ok((report, each))
+}
+
+/// Makes a run; returns its report, with the CPU time per decision of processes that are all a decision's own.
+pub(crate) async fn counted_of_all(
+    processes: &[(&str, u32)],
+    paced: Paced,
+) -> anyhow::Result<(PacedReport, Value)> {
+    let uncounted = paced.uncounted();
+    let before = spent::cpu_of(processes.iter().copied())?;
+    let report = run(paced).await?;
+    let now = spent::cpu_of(processes.iter().copied())?;
+    let each = spent::cpu_each_of_all(&before, &now, report.decisions + uncounted);
     Ok((report, each))
 }
 

@@ -9,6 +9,7 @@ mod compiled;
 mod decisions;
 mod deltas;
 mod fill;
+mod floor;
 mod goals;
 mod ground;
 mod indexed;

@@ -159,12 +159,8 @@ impl Peer {
 
     /// Makes a run; returns its report, with each process's CPU time per decision.
     pub(crate) async fn counted(&self, paced: Paced) -> anyhow::Result<(PacedReport, Value)> {
-        let uncounted = paced.uncounted();
-        let before = spent::cpu_of(self.processes())?;
-        let report = decisions::run(paced).await?;
-        let now = spent::cpu_of(self.processes())?;
-        let each = spent::cpu_each_of_all(&before, &now, report.decisions + uncounted);
-        Ok((report, each))
+        let processes: Vec<_> = self.processes().collect();
+        decisions::counted_of_all(&processes, paced).await
     }
 
     fn memory(&self) -> anyhow::Result<Value> {
@@ -262,7 +258,7 @@ impl<'a> Turn<'a> {
     ) -> anyhow::Result<()> {
         say(&self.peer.name);
         let of = Deciding::Peer(self.peer);
-        let measured = decisions::measure(of, row, questions, settings).await?;
+        let measured = decisions::measure(of, row, None, questions, settings).await?;
         self.rows.push(measured);
         Ok(())
     }

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use crate::{
     Settings,
-    ask::{Rule, questions},
+    ask::{self, Rule, questions},
     attacked, beside, compiled,
     decisions::{self, Deciding},
+    floor::Floor,
     ground::{Ground, Layout},
     indexed,
     peer::Turn,
@@ -116,7 +117,7 @@ const ONLY_PODS: Layout = Layout {
 pub(crate) const ALL: &[Scenario] = &[
     usual(
         "no-context",
-        "the floor: a policy that asks about no other object",
+        "a policy that asks about no other object",
         Rule::NoContext,
         &[ENTRY_SERVICES, NO_CONTEXT],
     ),
@@ -507,17 +508,27 @@ async fn decide(
             .map(|index| generate::ingress_host(index, 0))
             .collect(),
     };
+    let floor = match ask::look_up(rule, &taken) {
+        Some(look_up) => Some(Floor::start(&ground, &look_up, settings).await?),
+        None => None,
+    };
     let questions = questions(rule, taken);
     let ours = Deciding::Ground(&ground);
     decisions::in_force(ours, &questions).await?;
     say("in force");
+    if let Some(floor) = &floor {
+        decisions::in_force(Deciding::Floor(floor), &questions).await?;
+    }
     let mut turn = match &settings.peer {
         Some(peer) => Turn::begin(peer, name, &layout, &questions).await?,
         None => None,
     };
     let mut rows = Vec::new();
     for row in decisions::rows(settings, AT_ONCE) {
-        rows.push(decisions::measure(ours, row, &questions, settings).await?);
+        rows.push(match &floor {
+            Some(floor) => floor.beside(ours, row, &questions, settings).await?,
+            None => decisions::measure(ours, row, None, &questions, settings).await?,
+        });
         if let Some(turn) = &mut turn {
             turn.measure(row, &questions, settings).await?;
         }
@@ -527,6 +538,9 @@ async fn decide(
         "rows": rows,
         "memory": spent::memory(&ground)?,
     });
+    if let Some(floor) = floor {
+        result["floor"] = json!({ "memory": floor.memory()? });
+    }
     if let Some(turn) = turn {
         result["peer"] = turn.end(&questions).await?;
     }
