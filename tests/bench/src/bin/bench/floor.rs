@@ -29,7 +29,7 @@ const PROGRAM: &str = "floor";
 /// The name in its certificate.
 const HOST: &str = "localhost";
 
-/// The path of its reviews, as long as one of our own.
+/// The path that its reviews are posted to.
 const PATH: &str = "/validate?timeout=10s";
 
 /// The longest wait for an answer, as of our own webhook.

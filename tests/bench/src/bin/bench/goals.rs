@@ -41,10 +41,14 @@ const MB: f64 = 1e6;
 /// All goals, in order.
 pub(crate) fn all(report: &Value) -> Vec<Goal> {
     let mut goals = Vec::new();
-    for (name, words) in [
+    let on_host_and_path = [
         ("unique-call", "unchanged apiCall from a view"),
         ("unique-entry", "entry"),
-    ] {
+    ];
+    for (name, words) in on_host_and_path {
+        of_floor(&Found { report, name }, words, &mut goals);
+    }
+    for (name, words) in on_host_and_path {
         of_decisions(&Found { report, name }, words, &mut goals);
     }
     of_policies(report, &mut goals);
@@ -93,6 +97,33 @@ fn scenario<'a>(report: &'a Value, name: &str) -> &'a Value {
         .flatten()
         .find(|scenario| scenario["name"] == name);
     found.unwrap_or(&Value::Null)
+}
+
+/// Adds the goals of decisions beside the floor's.
+fn of_floor(found: &Found<'_>, words: &str, goals: &mut Vec<Goal>) {
+    let ratio = |at_once: u64, name: &str| {
+        let row = found.row("HTTP/1.1", at_once);
+        figure(&row["to_floor"]["closed"][name])
+    };
+    let measure = |what: &str| format!("host and path, {words}, beside the floor: {what}");
+    goals.push(goal_of(
+        found.name,
+        &measure("CPU of all services and NATS, 16 at once"),
+        "≤ 1.2 times",
+        ratio(16, "cpu").map(|times| (format!("{times:.2} times"), times <= 1.2)),
+    ));
+    let at_worst = |name| worst([1, 8, 16].map(|at_once| ratio(at_once, name)));
+    let latency = || {
+        let (p50, p99) = (at_worst("p50")?, at_worst("p99")?);
+        let got = format!("at worst {p50:.2} times, {p99:.2} times");
+        Ok((got, p50 <= 1.1 && p99 <= 1.1))
+    };
+    goals.push(goal_of(
+        found.name,
+        &measure("p50, p99; one, 8 and 16 at once"),
+        "≤ 1.1 times",
+        latency(),
+    ));
 }
 
 fn of_decisions(found: &Found<'_>, words: &str, goals: &mut Vec<Goal>) {

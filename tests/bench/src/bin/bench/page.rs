@@ -1,5 +1,6 @@
 //! The page that shows a report to people.
 
+mod floor;
 mod peer;
 
 use std::fmt::Write;
@@ -33,6 +34,7 @@ pub(crate) fn write(report: &Value) -> String {
     let mut page = INTRODUCTION.to_owned();
     machine(report, &mut page);
     goals_table(report, &mut page);
+    page.push_str(&floor::section(report));
     decisions(report, &mut page);
     allocations(report, &mut page);
     page.push_str(&peer::section(report));
@@ -87,36 +89,46 @@ fn goals_table(report: &Value, page: &mut String) {
 }
 
 fn decisions(report: &Value, page: &mut String) {
-    page.push_str("## Decisions\n\nClosed loop: a connection sends its next review when the last one is answered. Latencies are p50 / p99 / p99.9 in ms.\nCPU is in ms for a decision: webhook + replica + nats-server, and the generator. *Others* are the cores that other\nprocesses used meanwhile: where that is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | longest stall, unanswered, machine late | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+    page.push_str("## Decisions\n\nClosed loop: a connection sends its next review when the last one is answered. Latencies are p50 / p99 / p99.9 in ms.\nCPU is in ms for a decision: webhook + replica + nats-server (of the floor: webhook + holder + nats-server), and the\ngenerator. *Others* are the cores that other processes used meanwhile: where that is not near 0, latencies are worth\nlittle.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | longest stall, unanswered, machine late | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (name, words) in DECISIONS {
         for row in result(report, name)["rows"]
             .as_array()
             .into_iter()
             .flatten()
         {
-            let (closed, open) = (&row["closed"], &row["open"]);
-            let cpu = |name: &str| figure(&closed["cpu_ms_per_decision"][name], 3);
-            let _ = writeln!(
-                page,
-                "| {words} | {} | {} | {} | {} | {} | {} / {} | {} | {} + {} + {} = {} | {} | {} |",
-                row["protocol"].as_str().unwrap_or_default(),
-                row["at_once"],
-                figure(&closed["load"]["decisions_per_second"], 0),
-                latency(&closed["load"]),
-                figure(&open["per_second"], 0),
-                latency(&open["load"]),
-                figure(&open["load"]["latency_ms"]["max"], 1),
-                stall(&open["load"]),
-                cpu("webhook"),
-                cpu("replica"),
-                cpu("nats"),
-                cpu("webhook_replica_nats"),
-                figure(&closed["load"]["generator_cpu_ms"], 3),
-                cpu("others_cores"),
-            );
+            decision(words, row, ["replica", "webhook_replica_nats"], page);
+            let floor = &row["floor"];
+            if !floor.is_null() {
+                let words = format!("{words}: the floor");
+                decision(&words, floor, ["holder", "together"], page);
+            }
         }
     }
     page.push('\n');
+}
+
+/// Writes a line of decisions, with the CPU time of the process that holds the facts, and of all processes of a decision.
+fn decision(words: &str, row: &Value, [holding, all]: [&str; 2], page: &mut String) {
+    let (closed, open) = (&row["closed"], &row["open"]);
+    let cpu = |name: &str| figure(&closed["cpu_ms_per_decision"][name], 3);
+    let _ = writeln!(
+        page,
+        "| {words} | {} | {} | {} | {} | {} | {} / {} | {} | {} + {} + {} = {} | {} | {} |",
+        row["protocol"].as_str().unwrap_or_default(),
+        row["at_once"],
+        figure(&closed["load"]["decisions_per_second"], 0),
+        latency(&closed["load"]),
+        figure(&open["per_second"], 0),
+        latency(&open["load"]),
+        figure(&open["load"]["latency_ms"]["max"], 1),
+        stall(&open["load"]),
+        cpu("webhook"),
+        cpu(holding),
+        cpu("nats"),
+        cpu(all),
+        figure(&closed["load"]["generator_cpu_ms"], 3),
+        cpu("others_cores"),
+    );
 }
 
 fn allocations(report: &Value, page: &mut String) {

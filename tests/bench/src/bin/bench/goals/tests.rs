@@ -52,6 +52,31 @@ fn goals_are_met_up_to_their_limit() {
 }
 
 #[test]
+fn ratios_to_the_floor_are_goals() {
+    let report = |cpu: f64, p99: f64, rows: &[u64]| {
+        let row = |at_once: &u64| {
+            json!({ "protocol": "HTTP/1.1", "at_once": at_once, "to_floor": {
+                "closed": { "p50": 1.1, "p99": p99, "cpu": cpu } } })
+        };
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        json!({ "scenarios": [
+            { "name": "unique-entry", "quick": false, "result": { "rows": rows } },
+        ] })
+    };
+    let cpu = |report: &Value| met(report, "entry, beside the floor: CPU");
+    let latency = |report: &Value| met(report, "entry, beside the floor: p50");
+    let at_limit = report(1.2, 1.1, &[1, 8, 16]);
+    assert_eq!(
+        (cpu(&at_limit), latency(&at_limit)),
+        (Some(true), Some(true))
+    );
+    let over = report(1.21, 1.11, &[1, 8, 16]);
+    assert_eq!((cpu(&over), latency(&over)), (Some(false), Some(false)));
+    let lacking = report(1.2, 1.1, &[1, 16]);
+    assert_eq!((cpu(&lacking), latency(&lacking)), (Some(true), None));
+}
+
+#[test]
 fn a_figure_that_is_not_measurable_meets_no_goal() {
     let delta = |few: Value, many: Value| {
         let side = |us: Value| json!({ "with_indexes": { "cpu_us_per_delta": us } });
