@@ -78,7 +78,8 @@ enum Task {
     Chart,
     /// Formatting, lints, docs, licences, tidiness, tests, simulated schedules, and a run of the demo.
     Ci,
-    /// Measure decisions, memory, starts and deltas over real NATS, and print JSON.
+    /// Measure decisions (in turns with a minimal webhook, the floor), memory, starts and deltas over real NATS, and
+    /// print JSON.
     Bench {
         /// Write the results to docs/benchmarks.md, beside the goals.
         #[arg(long)]

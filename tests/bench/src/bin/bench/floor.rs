@@ -1,5 +1,5 @@
-//! The floor, measured in turns with ours: a webhook that does the least that one over NATS has to. Its two processes run
-//! beside our own services and reach the same nats-server, which carries the questions of one side at a time.
+//! The floor, measured in turns with ours: a minimal webhook over NATS. Its two processes run beside our own services and
+//! reach the same nats-server. The nats-server carries the questions of one side at a time.
 
 mod ratios;
 
@@ -23,7 +23,7 @@ use crate::{
     say, spent,
 };
 
-/// The program, beside this one: it is of this version, whatever version the services are of.
+/// The program's file, in the folder of the benchmark's own, so that `--bins` does not change the floor.
 const PROGRAM: &str = "floor";
 
 /// The name in its certificate.
