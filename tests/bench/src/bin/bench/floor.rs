@@ -12,7 +12,7 @@ use anteroom_e2e::{
 use anteroom_load::{Paced, PacedReport, Questions, Target};
 use anteroom_runtime::{certs::issue::Authority, wall_clock};
 use anyhow::Context;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::{
