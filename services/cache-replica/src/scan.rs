@@ -2,15 +2,16 @@
 //!
 //! A slice takes about a millisecond, and a scan waits for its turn before each slice. So scans share the cores one
 //! slice at a time, however long each of them is, and a scan takes a second core only while no short query comes in.
-//! An expression that cannot be evaluated slice by slice is evaluated whole, and leaves a core free.
+//! An expression that cannot be evaluated slice by slice is evaluated whole. Those of one namespace leave a core free.
 //!
 //! A large view is scanned in slices of about 512 objects. A chain's value is the values of its slices, one
 //! behind the other. A scan waits for its turn before each slice, so scans share the cores whatever their
 //! length. A scan takes a second core only if no short query came for 10 ms. All slices share one budget and
 //! one deadline. If a slice fails, the expression is evaluated whole, so that the first error in the list's
 //! order is reported. An expression that cannot be sliced (`sort_by`, an index into the list) is evaluated
-//! whole, and leaves a core free. Results of slices without parameters are remembered, so after a change only
-//! the changed slices are evaluated again. A scan holds a snapshot, and changes go on beside it.
+//! whole; those of one namespace leave a core free. Results of slices without parameters are remembered, so
+//! after a change only the changed slices are evaluated again. A scan holds a snapshot, and changes go on
+//! beside it.
 
 mod pieces;
 mod turns;
@@ -54,15 +55,17 @@ const PLACES_PER_CORE: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Scans {
     /// The slots for slices, one for each evaluation of a slice.
-    lanes: Arc<FairSlots>,
+    lanes: Arc<FairSlots<String>>,
     /// The most lanes that one scan has at once.
     width: usize,
-    /// The slots for evaluations over whole views.
-    wholes: Arc<FairSlots>,
-    /// The places of evaluations in turns for policies of namespaces. An evaluation has its place to its end.
-    places: Arc<FairSlots>,
+    /// The slots for evaluations over whole views, one for each core, and two at least. One namespace leaves a slot to
+    /// the others, and so does the cluster.
+    wholes: Arc<FairSlots<String>>,
+    /// The places of evaluations in turns for policies of namespaces. An evaluation has its place to its end, so one
+    /// namespace leaves a place to the others.
+    places: Arc<FairSlots<String>>,
     /// The places for policies of the cluster, so that none waits for the end of a namespace's evaluation.
-    cluster_places: Arc<FairSlots>,
+    cluster_places: Arc<FairSlots<String>>,
     begun: Instant,
     /// The time of the last short query, in microseconds from `begun`.
     short_us: AtomicU64,
@@ -94,11 +97,16 @@ struct Progress {
 impl Scans {
     /// Returns lanes for the scans, one for each of `cores`. Without cores, no scan ends.
     pub(crate) fn new(cores: usize) -> Self {
+        // An evaluation keeps its slot to its end, so with a single slot one namespace would hold up all others.
+        let wholes = match cores {
+            0 => 0,
+            cores => cores.max(2),
+        };
         Self {
             lanes: FairSlots::new(cores),
             width: cores,
-            wholes: FairSlots::new(cores.saturating_sub(1).max(cores.min(1))),
-            places: FairSlots::new(PLACES_PER_CORE * cores.max(1)),
+            wholes: FairSlots::leaving_one(wholes),
+            places: FairSlots::leaving_one(PLACES_PER_CORE * cores.max(1)),
             cluster_places: FairSlots::new(PLACES_PER_CORE * cores.max(1)),
             begun: Instant::now(),
             short_us: AtomicU64::new(0),
@@ -138,13 +146,14 @@ impl Scans {
     ) -> Result<Option<Result<Bytes, FactError>>, FactError> {
         while !scan.is_over() {
             deadline.check()?;
-            let Ok(lane) = timeout(deadline.left(), self.lanes.take(namespace)).await else {
+            let Ok(lane) = timeout(deadline.left(), self.lanes.take(namespace.to_owned())).await
+            else {
                 return Err(deadline.exceeded());
             };
             let mut running = vec![spawn(scan, lane, Scan::step)];
             for _ in 1..self.width() {
                 // Others that wait come first.
-                let Some(lane) = self.lanes.try_take() else {
+                let Some(lane) = self.lanes.try_take(namespace.to_owned()) else {
                     break;
                 };
                 running.push(spawn(scan, lane, Scan::step));
@@ -153,7 +162,7 @@ impl Scans {
                 step.await.map_err(|error| unexpected(&error))?;
             }
         }
-        let lane = self.lanes.take(namespace).await;
+        let lane = self.lanes.take(namespace.to_owned()).await;
         let result = spawn(scan, lane, Scan::result).await;
         result.map_err(|error| unexpected(&error))
     }
@@ -168,7 +177,8 @@ impl Scans {
         deadline: Deadline,
         evaluate: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R, FactError> {
-        let Ok(turn) = timeout(deadline.left(), self.wholes.take(namespace)).await else {
+        let Ok(turn) = timeout(deadline.left(), self.wholes.take(namespace.to_owned())).await
+        else {
             return Err(deadline.exceeded());
         };
         let span = tracing::Span::current();
@@ -182,7 +192,7 @@ impl Scans {
 
 fn spawn<R: Send + 'static>(
     scan: &Arc<Scan>,
-    lane: FairSlot,
+    lane: FairSlot<String>,
     work: fn(&Scan) -> R,
 ) -> tokio::task::JoinHandle<R> {
     let (scan, span) = (Arc::clone(scan), tracing::Span::current());

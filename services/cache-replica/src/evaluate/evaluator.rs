@@ -35,7 +35,7 @@ const EVALUATIONS_PER_CORE: usize = 4;
 pub(crate) struct Evaluator {
     pub(super) budget: Budget,
     /// The slots for evaluations on worker threads.
-    pub(super) workers: Arc<FairSlots>,
+    pub(super) workers: Arc<FairSlots<String>>,
     pub(super) plans: Plans,
     pub(super) derived: Derived,
     pub(super) scans: Scans,
@@ -59,7 +59,7 @@ impl Evaluator {
         };
         Self {
             budget: args.budget(workers),
-            workers: FairSlots::new(workers),
+            workers: FairSlots::leaving_one(workers),
             plans: Plans::new(functions),
             derived: Derived::new(language, args.derived_bytes_max()),
             scans: Scans::new(args.scan_lanes.unwrap_or(cores)),

@@ -69,7 +69,7 @@ impl Evaluator {
     ) -> Result<OffloadOutcome, FactError> {
         let permit = self
             .workers
-            .take(batch.beneficiary.policy_namespace())
+            .take(batch.beneficiary.policy_namespace().to_owned())
             .await;
         let (this, batch) = (Arc::clone(self), Arc::clone(batch));
         let span = tracing::Span::current();

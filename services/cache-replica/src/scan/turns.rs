@@ -15,13 +15,13 @@ use crate::{
 /// The turns of an evaluation: it has a lane for the time of a slice.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    lanes: Arc<FairSlots>,
+    lanes: Arc<FairSlots<String>>,
     /// The namespace of the policies that ask; empty: policies of the cluster.
     namespace: String,
     runtime: Handle,
     deadline: Deadline,
     /// The lane that it has now.
-    lane: Mutex<Option<FairSlot>>,
+    lane: Mutex<Option<FairSlot<String>>>,
 }
 
 impl Turns {
@@ -30,7 +30,10 @@ impl Turns {
     pub(crate) fn next(&self) -> bool {
         let mut lane = self.lane.lock();
         drop(lane.take());
-        let turn = async { timeout(self.deadline.left(), self.lanes.take(&self.namespace)).await };
+        let turn = async {
+            let turn = self.lanes.take(self.namespace.clone());
+            timeout(self.deadline.left(), turn).await
+        };
         *lane = self.runtime.block_on(turn).ok();
         lane.is_some()
     }
@@ -38,7 +41,8 @@ impl Turns {
 
 impl Scans {
     /// Runs an evaluation that takes [turns](Turns) with the running scans. It waits for a place before it has a thread:
-    /// the threads of evaluations that wait would be missing for all other work.
+    /// the threads of evaluations that wait would be missing for all other work. However many evaluations of one
+    /// namespace run, and however long they take, the first one of any other namespace has a place at once.
     ///
     /// # Errors
     /// The deadline has passed before there was a place, or the evaluation ended unexpectedly.
@@ -52,7 +56,7 @@ impl Scans {
             true => &self.cluster_places,
             false => &self.places,
         };
-        let Ok(place) = timeout(deadline.left(), places.take(namespace)).await else {
+        let Ok(place) = timeout(deadline.left(), places.take(namespace.to_owned())).await else {
             return Err(deadline.exceeded());
         };
         let turns = Turns {
@@ -75,6 +79,9 @@ impl Scans {
 mod tests {
     use std::time::Duration;
 
+    use futures::{FutureExt as _, future::join_all};
+    use tokio::sync::mpsc;
+
     use super::*;
     use crate::scan::PLACES_PER_CORE;
 
@@ -92,8 +99,9 @@ mod tests {
         }
     }
 
+    /// Two places on one core: the policies of one namespace have one of them, for as long as their scan takes.
     #[test]
-    fn scans_without_a_place_wait_without_a_thread_and_leave_places_to_the_cluster() {
+    fn scans_of_one_namespace_leave_places_and_threads_to_the_others() {
         const SCANS: usize = 40;
         let places = PLACES_PER_CORE;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -102,41 +110,44 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let scans = Arc::new(Scans::new(1));
-            let lane = scans.lanes.take("").await;
+            let scans = Scans::new(1);
+            let lane = scans.lanes.take(String::new()).await;
             let deadline = Deadline::after(Duration::from_secs(30));
-            let (begun, begins) = std::sync::mpsc::channel();
+            let (begun, mut begins) = mpsc::unbounded_channel();
             let scan = |namespace: &'static str, deadline: Deadline| {
-                let (scans, begun) = (Arc::clone(&scans), begun.clone());
-                tokio::spawn(async move {
-                    let evaluate = move |turns: &Turns| {
-                        begun.send(namespace).unwrap();
-                        turns.next()
-                    };
-                    scans.in_turns(namespace, deadline, evaluate).await
-                })
+                let begun = begun.clone();
+                let evaluate = move |turns: &Turns| {
+                    begun.send(namespace).unwrap();
+                    turns.next()
+                };
+                Box::pin(scans.in_turns(namespace, deadline, evaluate))
             };
-            // All wait for the only lane.
-            let of_namespace: Vec<_> = (0..SCANS).map(|_| scan("a", deadline)).collect();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            let has_begun: Vec<_> = begins.try_iter().collect();
-            assert_eq!(has_begun, vec!["a"; places]);
-
-            let of_cluster = scan("", deadline);
+            // None ends, since each that begins waits for the only lane. A scan that has a place begins when it is
+            // polled, and no other does.
+            let mut running = Vec::new();
+            for namespace in std::iter::repeat_n("a", SCANS).chain(["b", ""]) {
+                let mut scan = scan(namespace, deadline);
+                assert!((&mut scan).now_or_never().is_none());
+                running.push(scan);
+                let of_b = usize::from(namespace != "a");
+                assert_eq!(scans.places.free(), places - 1 - of_b, "{namespace}");
+            }
+            let mut has_begun = Vec::new();
+            for _ in 0..3 {
+                has_begun.push(begins.recv().await.unwrap());
+            }
+            has_begun.sort_unstable();
+            assert_eq!(has_begun, ["", "a", "b"]);
             let other = tokio::task::spawn_blocking(|| "other work");
             assert_eq!(other.await.unwrap(), "other work");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            assert_eq!(begins.try_iter().collect::<Vec<_>>(), [""]);
+            assert!(begins.try_recv().is_err(), "no other has a place");
 
-            let late = Deadline::after(Duration::from_millis(10));
-            let late = scan("b", late).await.unwrap();
+            let late = scan("c", Deadline::after(Duration::ZERO)).await;
             assert!(matches!(late, Err(FactError::DeadlineExceeded { .. })));
 
             drop(lane);
-            assert_eq!(of_cluster.await.unwrap(), Ok(true));
-            for scan in of_namespace {
-                assert_eq!(scan.await.unwrap(), Ok(true));
-            }
+            let ended = join_all(running).await;
+            assert!(ended.iter().all(|had_turn| *had_turn == Ok(true)));
             assert_eq!(
                 (scans.places.free(), scans.cluster_places.free()),
                 (places, places)
