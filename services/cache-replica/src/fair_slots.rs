@@ -325,11 +325,11 @@ mod tests {
                 assert!(slots.try_take(of(owner)).is_none());
                 let other = slots.take(of("b")).now_or_never();
                 assert_eq!(other.is_some(), count > 1, "of {count}");
-                // What the other owner gives back is left to the others again.
+                // The slot that `b` gives back is left to other owners again.
                 drop(other);
                 assert_eq!(slots.free(), count - most);
                 assert!(waits.iter_mut().all(|wait| wait.now_or_never().is_none()));
-                // What it gives back itself goes to its own next caller.
+                // A slot that the owner gives back goes to its next caller.
                 if held.pop().is_some() {
                     assert!((&mut waits[0]).now_or_never().is_some());
                 }

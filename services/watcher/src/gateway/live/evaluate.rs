@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use anteroom_jmespath::{Budget, Environment, EvalError, Expression, MissingKey};
 use anteroom_model::FactError;
+use anteroom_runtime::fair_quota::FairQuota;
 use anteroom_wire::{WireError, body, query::Query};
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
-    limits::busy,
+    limits::{Beneficiary, ReadClaim, busy},
     reader::{INLINE_BYTES_MAX, ended},
 };
 
 /// The evaluations that have a thread at once.
-const EVALUATIONS_MAX: usize = 2;
+const EVALUATIONS_MAX: u64 = 2;
 
 /// The budget where the evaluation holds up other tasks: about a millisecond.
 const SHORT_BUDGET: Budget = Budget {
@@ -24,12 +24,13 @@ const SHORT_BUDGET: Budget = Budget {
     built_bytes: 1024 * 1024,
 };
 
-/// The threads of long evaluations, for which these wait in turn.
-pub(super) struct Evaluations(Arc<Semaphore>);
+/// The threads of long evaluations, which the beneficiaries of reads get in turns. Each beneficiary has all threads but
+/// one. So no large answer keeps its memory while many evaluations of another beneficiary go first.
+pub(super) struct Evaluations(Arc<FairQuota<Beneficiary>>);
 
 impl Default for Evaluations {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(EVALUATIONS_MAX)))
+        Self(FairQuota::new(EVALUATIONS_MAX, EVALUATIONS_MAX - 1))
     }
 }
 
@@ -37,13 +38,13 @@ impl Evaluations {
     /// The result of a query over an answer of so many bytes, as a body. A short query is evaluated where the call arrived.
     ///
     /// # Errors
-    /// Those of the query, or there was no thread before the deadline.
+    /// Those of the query, or [`FactError::LiveReadBusy`] where there was no thread before the claim's deadline.
     pub(super) async fn evaluate(
         &self,
         query: &Query,
         answer: Arc<Value>,
         bytes: usize,
-        deadline: Instant,
+        claim: &ReadClaim,
     ) -> Result<Bytes, FactError> {
         if bytes <= INLINE_BYTES_MAX {
             let result = evaluate(query, &answer, SHORT_BUDGET);
@@ -51,8 +52,8 @@ impl Evaluations {
                 return result;
             }
         }
-        let place = Arc::clone(&self.0).acquire_owned();
-        let Ok(Ok(place)) = tokio::time::timeout_at(deadline, place).await else {
+        let beneficiary = claim.beneficiary.clone();
+        let Ok(place) = self.0.take(beneficiary, 1, claim.deadline).await else {
             return Err(busy("other live reads are being evaluated"));
         };
         let query = query.clone();
@@ -106,4 +107,43 @@ fn evaluate(query: &Query, answer: &Value, budget: Budget) -> Result<Bytes, Fact
             message: other.to_string(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_beneficiary_leaves_a_thread_to_the_evaluations_of_others() {
+        let evaluations = Evaluations::default();
+        let [of_a, of_b] = ["a", "b"].map(|namespace| ReadClaim {
+            beneficiary: Beneficiary::Requests(namespace.to_owned()),
+            deadline: Instant::now(),
+        });
+        let held: Vec<_> =
+            std::iter::from_fn(|| evaluations.0.try_take(of_a.beneficiary.clone(), 1).ok())
+                .collect();
+        assert_eq!(held.len(), 1);
+        let query = Query {
+            expression: "a".to_owned(),
+            parameters: BTreeMap::new(),
+            missing_key_is_error: true,
+            selection: None,
+            cel: None,
+        };
+        let answer = Arc::new(serde_json::json!({"a": 1}));
+        let evaluate = |claim| {
+            let answer = Arc::clone(&answer);
+            evaluations.evaluate(&query, answer, INLINE_BYTES_MAX + 1, claim)
+        };
+        assert!(evaluate(&of_b).await.is_ok());
+        let error = evaluate(&of_a).await.unwrap_err();
+        assert!(matches!(error, FactError::LiveReadBusy { .. }), "{error}");
+        drop(held);
+        assert!(evaluate(&of_a).await.is_ok());
+    }
 }

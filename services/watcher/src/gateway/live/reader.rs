@@ -270,9 +270,10 @@ impl LiveReader {
             begun,
             _place,
         } = fetched;
+        let claim = ReadClaim::of(request, deadline);
         let evaluated = self
             .evaluations
-            .evaluate(&request.query, answer, bytes, deadline)
+            .evaluate(&request.query, answer, bytes, &claim)
             .await;
         let result = match secret {
             true => evaluated.map_err(withheld)?,
@@ -438,7 +439,7 @@ impl LiveReader {
         let _under_way = self.tools.metrics.under_way();
         let (status, bytes) = self.call(allowed, target).await?;
         let (size, config_map) = (bytes.len(), allowed.config_map);
-        let place = self.large_answers.place_for(size, claim.deadline).await?;
+        let place = self.large_answers.place_for(size, claim).await?;
         let answer = off_thread(size, move || {
             check_values(&bytes).map_err(|fault| read_failed(&fault))?;
             match status {
