@@ -230,7 +230,7 @@ impl<F: FactSource> Engine<F> {
                 let running = vec![running];
                 let record = self.run(catalog, running, work, deadline).await.pop();
                 let is_applied = record.as_ref().is_some_and(|one| one.outcome.is_applied());
-                match record.map(|record| mutation.take(record)) {
+                match record.map(|record| work.run_here(|| mutation.take(record))) {
                     Some(NextAsked::Rule) if is_applied && rule.policy.applies_one() => break,
                     None | Some(NextAsked::Rule) => {}
                     Some(NextAsked::Policy) => break,
@@ -238,7 +238,7 @@ impl<F: FactSource> Engine<F> {
                 }
             }
         }
-        mutation.end()
+        work.run_here(|| mutation.end())
     }
 
     /// Evaluates the validating rules of these policies on an existing object. Returns the records of the rules that

@@ -139,6 +139,19 @@ impl<'l> ReviewWork<'l> {
         Some(value)
     }
 
+    /// Does work that concerns the request and no single rule, and that is in proportion to what its rules did. So it waits
+    /// for no place. If [`nothing is left`](Self::is_over) afterwards, a result that the meter could end is meaningless.
+    pub(crate) fn run_here<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let steps = self.steps_left;
+        let metered = || meter::within(steps, work);
+        let (value, left) = match self.is_large && self.lane.is_some() {
+            true => off_thread(metered),
+            false => metered(),
+        };
+        self.steps_left = left;
+        value
+    }
+
     /// Returns what was done in the long lane, and keeps in mind why there was no place.
     fn place<T>(&mut self, done: Result<T, NoPlace>) -> Option<T> {
         self.is_crowded_out |= matches!(done, Err(NoPlace::OwnReviews));
@@ -263,6 +276,10 @@ mod tests {
             assert_eq!(work.run(half).await, Some(true));
             assert!(!work.is_over());
             assert_eq!(work.run(half).await, Some(false));
+            assert!(work.is_over());
+            let mut work = ReviewWork::new(&lane, ReviewOwner::default(), bytes, deadline);
+            assert!(work.run_here(half));
+            assert!(!work.run_here(half));
             assert!(work.is_over());
         }
     }

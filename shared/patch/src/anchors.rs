@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     PatchError, Schema,
     schema::ListRule,
-    size::{self, Budget},
+    size::{self, Budget, VALUE_BYTES, Work},
 };
 
 /// A test that a value of the document matches one of the patch.
@@ -75,10 +75,26 @@ pub fn resolve(
     schema: Schema,
     matches: &Matcher<'_>,
 ) -> Result<Option<Value>, PatchError> {
+    resolve_charged(patch, document, schema, matches, &|_| true)
+}
+
+/// Resolves anchors like [`resolve`]. Each part tells `charge` its work before it does it, but for the work of `matches`. The
+/// unit is the time to copy a byte of text. If `charge` returns `false`, nothing more is resolved.
+///
+/// # Errors
+/// Those of [`resolve`]; [`PatchError::TooCostly`] if `charge` has returned `false`.
+pub fn resolve_charged(
+    patch: &Value,
+    document: &Value,
+    schema: Schema,
+    matches: &Matcher<'_>,
+    charge: &dyn Fn(usize) -> bool,
+) -> Result<Option<Value>, PatchError> {
     size::check_depth(patch)?;
     let mut resolver = Resolver {
         matches,
         budget: Budget::new(),
+        work: Work::counted_by(charge),
     };
     match resolver.value(patch, Some(document), schema) {
         Ok(resolved) => Ok(resolved),
@@ -105,6 +121,7 @@ impl From<PatchError> for Stop {
 struct Resolver<'m> {
     matches: &'m Matcher<'m>,
     budget: Budget,
+    work: Work<'m>,
 }
 
 impl Resolver<'_> {
@@ -127,6 +144,7 @@ impl Resolver<'_> {
                 Ok(resolved.map(Value::Array))
             }
             scalar => {
+                self.work.charge_value(scalar)?;
                 self.budget.take(scalar)?;
                 Ok(Some(scalar.clone()))
             }
@@ -139,6 +157,8 @@ impl Resolver<'_> {
         found: Option<&Value>,
         schema: Schema,
     ) -> Result<Option<Map<String, Value>>, Stop> {
+        let keys: usize = patch.keys().map(|key| VALUE_BYTES + key.len()).sum();
+        self.work.charge(VALUE_BYTES + keys)?;
         self.check(patch, found, Anchor::Global)?;
         self.check(patch, found, Anchor::Condition)?;
         let mut resolved = Map::new();
@@ -150,9 +170,14 @@ impl Resolver<'_> {
             let below = found.and_then(|found| found.get(key));
             match anchor {
                 Some(Anchor::Add) if below.is_some() => continue,
-                // It matches, so there is nothing to say but what is to be added.
-                Some(Anchor::Condition | Anchor::Global) if !adds(patch) => continue,
-                _ => {}
+                Some(Anchor::Condition | Anchor::Global) => {
+                    self.work.charge_value(patch)?;
+                    // It matches, so there is nothing to say but what is to be added.
+                    if !adds(patch) {
+                        continue;
+                    }
+                }
+                Some(Anchor::Add) | None => {}
             }
             let made = match patch {
                 Value::Array(elements) => {
@@ -184,7 +209,11 @@ impl Resolver<'_> {
             let holds = match found.and_then(|found| found.get(key)) {
                 None => false,
                 // What is to be added need not be there.
-                Some(found) => adds_here(pattern) || (self.matches)(pattern, found),
+                Some(found) => {
+                    let fields = pattern.as_object().map_or(0, Map::len);
+                    self.work.charge(VALUE_BYTES * (1 + fields))?;
+                    adds_here(pattern) || (self.matches)(pattern, found)
+                }
             };
             if !holds {
                 return Err(match anchor {
@@ -210,6 +239,8 @@ impl Resolver<'_> {
             ListRule::Set => (&[][..], Schema::UNKNOWN),
         };
         let is_of_objects = patch.first().is_some_and(Value::is_object);
+        // Each element is searched for anchors, or copied.
+        self.work.charge(patch.iter().map(size::work).sum())?;
         if !is_of_objects {
             patch
                 .iter()
@@ -257,7 +288,9 @@ impl Resolver<'_> {
         for found in each {
             match self.object(patch, found, of) {
                 Ok(resolved) if !is_global => {
-                    made.extend(resolved.and_then(|resolved| named(resolved, found?, keys)));
+                    if let (Some(resolved), Some(found)) = (resolved, found) {
+                        made.extend(self.named(resolved, found, keys)?);
+                    }
                 }
                 Ok(_) => passed = true,
                 Err(Stop::Condition) => {}
@@ -270,22 +303,29 @@ impl Resolver<'_> {
             false => Ok(made),
         }
     }
-}
 
-/// The element that is about `found`: by its name, and by the keys of its list. `None` where it has
-/// none of them.
-fn named(mut resolved: Map<String, Value>, found: &Value, keys: &[&str]) -> Option<Value> {
-    let name = found.get("name").filter(|name| *name != "");
-    let keys = keys
-        .iter()
-        .filter_map(|key| Some((*key, found.get(*key)?)))
-        .chain(name.map(|name| ("name", name)));
-    let mut is_named = false;
-    for (key, value) in keys {
-        resolved.insert(key.to_owned(), value.clone());
-        is_named = true;
+    /// Returns the element that is about `found`: by its name, and by the keys of its list. `None` where it has none of
+    /// them.
+    fn named(
+        &mut self,
+        mut resolved: Map<String, Value>,
+        found: &Value,
+        keys: &[&str],
+    ) -> Result<Option<Value>, PatchError> {
+        let name = found.get("name").filter(|name| *name != "");
+        let keys = keys
+            .iter()
+            .filter_map(|key| Some((*key, found.get(*key)?)))
+            .chain(name.map(|name| ("name", name)));
+        let mut is_named = false;
+        for (key, value) in keys {
+            self.work.charge_value(value)?;
+            self.budget.take(value)?;
+            resolved.insert(key.to_owned(), value.clone());
+            is_named = true;
+        }
+        Ok(is_named.then_some(Value::Object(resolved)))
     }
-    is_named.then_some(Value::Object(resolved))
 }
 
 /// Returns whether anything in a value is to be added where it is not there.

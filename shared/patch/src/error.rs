@@ -38,7 +38,7 @@ pub enum PatchError {
         found: usize,
     },
     /// Whoever counts the work of the patch has stopped it.
-    #[error("the operations of the patch take more steps than are left")]
+    #[error("the patch takes more steps than are left")]
     TooCostly,
     /// The result would be too large.
     #[error("what the patch makes is larger than {BUILT_BYTES_MAX} bytes")]

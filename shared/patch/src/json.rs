@@ -6,7 +6,7 @@ mod diff;
 use serde_json::{Map, Value};
 
 pub use apply::PADDING_MAX;
-pub use diff::diff;
+pub use diff::{diff_charged, replaced};
 
 use crate::{OPERATIONS_MAX, PatchError, pointer::Pointer, size};
 

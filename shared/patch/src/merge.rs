@@ -14,12 +14,14 @@
 
 mod list;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::{
     DEPTH_MAX, PatchError, Schema,
     schema::ListRule,
-    size::{self, Budget},
+    size::{self, Budget, VALUE_BYTES, Work},
 };
 
 /// Merges `patch` into `document`.
@@ -28,12 +30,27 @@ use crate::{
 /// [`PatchError::Malformed`] of a directive that is none or an element without its list's key,
 /// [`PatchError::TooLarge`], [`PatchError::TooDeep`].
 pub fn merge(document: &Value, patch: &Value, schema: Schema) -> Result<Value, PatchError> {
+    merge_charged(document, patch, schema, &|_| true)
+}
+
+/// Merges like [`merge`]. Each part of the merge tells `charge` its work before it does it: copying, comparing, searching. The
+/// unit is the time to copy a byte of text. If `charge` returns `false`, the merge ends there.
+///
+/// # Errors
+/// Those of [`merge`]; [`PatchError::TooCostly`] if `charge` has returned `false`.
+pub fn merge_charged(
+    document: &Value,
+    patch: &Value,
+    schema: Schema,
+    charge: &dyn Fn(usize) -> bool,
+) -> Result<Value, PatchError> {
     size::check_depth(document)?;
     size::check_depth(patch)?;
     let mut budget = Budget::new();
     budget.take(document)?;
     budget.take(patch)?;
-    let merged = value(Some(document), patch, schema, &Path::ROOT)?;
+    let work = Work::counted_by(charge);
+    let merged = value(Some(document), patch, schema, &Path::ROOT, work)?;
     Ok(merged.unwrap_or(Value::Null))
 }
 
@@ -112,18 +129,22 @@ fn value(
     patch: &Value,
     schema: Schema,
     path: &Path<'_>,
+    work: Work<'_>,
 ) -> Result<Option<Value>, PatchError> {
     match patch {
         Value::Null => Ok(None),
         Value::Object(patch) => {
             let found = document.and_then(Value::as_object);
-            object(found, patch, schema, path).map(|merged| merged.map(Value::Object))
+            object(found, patch, schema, path, work).map(|merged| merged.map(Value::Object))
         }
         Value::Array(elements) => {
             let rule = ListRule::Replaced(Schema::UNKNOWN);
-            list::merge(None, elements, rule, path).map(|merged| Some(Value::Array(merged)))
+            list::merge(None, elements, rule, path, work).map(|merged| Some(Value::Array(merged)))
         }
-        scalar => Ok(Some(scalar.clone())),
+        scalar => {
+            work.charge_value(scalar)?;
+            Ok(Some(scalar.clone()))
+        }
     }
 }
 
@@ -132,40 +153,42 @@ fn object(
     patch: &Map<String, Value>,
     schema: Schema,
     path: &Path<'_>,
+    work: Work<'_>,
 ) -> Result<Option<Map<String, Value>>, PatchError> {
+    let keys: usize = patch.keys().map(|key| VALUE_BYTES + key.len()).sum();
+    work.charge(VALUE_BYTES + keys)?;
     let document = match directive(patch, path)? {
         Directive::Delete => return Ok(None),
         Directive::Replace => None,
         Directive::Merge => document,
     };
-    let mut merged = document.cloned().unwrap_or_default();
-    retain(&mut merged, patch, path)?;
+    let mut merged = unpatched(document, patch, path, work)?;
     for (key, patch) in patch.iter().filter(|(key, _)| !is_directive(key)) {
         let path = below(path, key)?;
-        let found = merged.get(key);
+        let found = document.and_then(|document| document.get(key));
         check_shape(found, patch, &path)?;
         let made = match patch {
             Value::Array(elements) => {
                 let found = found.and_then(Value::as_array).map(Vec::as_slice);
-                let made = list::merge(found, elements, schema.list(key), &path)?;
+                let made = list::merge(found, elements, schema.list(key), &path, work)?;
                 Some(Value::Array(made))
             }
-            patch => value(found, patch, schema.field(key), &path)?,
+            patch => value(found, patch, schema.field(key), &path, work)?,
         };
-        match made {
-            Some(made) => merged.insert(key.clone(), made),
-            None => merged.remove(key),
-        };
+        if let Some(made) = made {
+            merged.insert(key.clone(), made);
+        }
     }
     for (key, listed) in patch {
         if let Some(name) = key.strip_prefix(DELETE_FROM) {
-            list::delete_from(list_of(&mut merged, name), elements(listed, key, path)?);
+            let values = elements(listed, key, path)?;
+            list::delete_from(list_of(&mut merged, name), values, work)?;
         }
     }
     for (key, listed) in patch {
         if let Some(name) = key.strip_prefix(ORDER) {
             let order = elements(listed, key, path)?;
-            list::order(list_of(&mut merged, name), order, schema.list(name));
+            list::order(list_of(&mut merged, name), order, schema.list(name), work)?;
         }
     }
     Ok(Some(merged))
@@ -189,22 +212,44 @@ fn check_shape(found: Option<&Value>, patch: &Value, path: &Path<'_>) -> Result<
     }
 }
 
-fn retain(
-    merged: &mut Map<String, Value>,
+/// Returns the document's fields that the patch says nothing of. So every value is copied once, however deep the patch is.
+fn unpatched(
+    document: Option<&Map<String, Value>>,
     patch: &Map<String, Value>,
     path: &Path<'_>,
-) -> Result<(), PatchError> {
+    work: Work<'_>,
+) -> Result<Map<String, Value>, PatchError> {
+    let kept = retained(patch, path, work)?;
+    let is_kept = |key: &str| kept.as_ref().is_none_or(|kept| kept.contains(key));
+    let is_patched = |key: &str| !is_directive(key) && patch.contains_key(key);
+    let mut copied = Map::new();
+    for (key, found) in document.into_iter().flatten() {
+        work.charge(VALUE_BYTES + key.len())?;
+        if is_kept(key) && !is_patched(key) {
+            work.charge_value(found)?;
+            copied.insert(key.clone(), found.clone());
+        }
+    }
+    Ok(copied)
+}
+
+/// Returns the only fields that stay; `None`: all do.
+fn retained<'p>(
+    patch: &'p Map<String, Value>,
+    path: &Path<'_>,
+    work: Work<'_>,
+) -> Result<Option<BTreeSet<&'p str>>, PatchError> {
     let Some(keys) = patch.get(RETAIN_KEYS) else {
-        return Ok(());
+        return Ok(None);
     };
+    work.charge_value(keys)?;
     let keys = elements(keys, RETAIN_KEYS, path)?;
-    let is_kept = |key: &str| keys.iter().any(|kept| kept.as_str() == Some(key));
-    let not_kept = |key: &&String| !is_directive(key) && !is_kept(key);
+    let kept: BTreeSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let not_kept = |key: &&String| !is_directive(key) && !kept.contains(key.as_str());
     if let Some(key) = patch.keys().find(not_kept) {
         return Err(path.refuse(format!("`{key}` is not among its `$retainKeys`")));
     }
-    merged.retain(|key, _| is_kept(key));
-    Ok(())
+    Ok(Some(kept))
 }
 
 fn list_of<'m>(merged: &'m mut Map<String, Value>, name: &str) -> Option<&'m mut Vec<Value>> {

@@ -35,6 +35,30 @@ pub(crate) fn work(value: &Value) -> usize {
         }
 }
 
+/// The work of a patch, which the caller counts before it is done. The unit is the time to copy a byte of text.
+#[derive(Clone, Copy)]
+pub(crate) struct Work<'c>(&'c dyn Fn(usize) -> bool);
+
+impl<'c> Work<'c> {
+    /// Work that `charge` counts; `false` ends the patch.
+    pub(crate) fn counted_by(charge: &'c dyn Fn(usize) -> bool) -> Self {
+        Self(charge)
+    }
+
+    /// Counts work.
+    pub(crate) fn charge(self, bytes: usize) -> Result<(), PatchError> {
+        match (self.0)(bytes) {
+            true => Ok(()),
+            false => Err(PatchError::TooCostly),
+        }
+    }
+
+    /// Counts the work of going through a value or copying it.
+    pub(crate) fn charge_value(self, value: &Value) -> Result<(), PatchError> {
+        self.charge(work(value))
+    }
+}
+
 /// Returns whether a value nests no deeper than [`DEPTH_MAX`].
 pub(crate) fn check_depth(value: &Value) -> Result<(), PatchError> {
     check_depth_at(value, 0)

@@ -6,11 +6,13 @@
 //! | does not match, is skipped, changes nothing | the next rule |
 //! | cannot be evaluated, and its policy ignores failures | all that this policy changed is undone; the next policy |
 //! | cannot be evaluated otherwise | the request is refused, and no further policy is asked |
+//! | makes a change that takes too many steps to compare | the same, whatever the failure policy |
 //!
 //! So either all rules of a policy change the object, or none does.
 
-use anteroom_patch::json;
-use anteroom_policy::{AdmissionRequest, RuleOutcome};
+use anteroom_functions::meter;
+use anteroom_patch::{PatchError, json};
+use anteroom_policy::{AdmissionRequest, RuleError, RuleOutcome};
 use serde_json::Value;
 
 use crate::verdict::{ChangedPlaces, RuleRecord};
@@ -61,9 +63,17 @@ impl Mutation {
     /// Takes a rule's record. The object that the rule made becomes the request's object; the record keeps only the
     /// differences.
     pub(super) fn take(&mut self, mut record: RuleRecord) -> NextAsked {
+        if let RuleOutcome::Mutated { object } = &record.outcome {
+            match places(self.request.matched_object(), object) {
+                Ok(changed) => record.changed = changed,
+                Err(_) => {
+                    record.outcome = RuleOutcome::Error(RuleError::ReviewTooCostly);
+                    record.ignore_errors = false;
+                }
+            }
+        }
         let next = match &mut record.outcome {
             RuleOutcome::Mutated { object } => {
-                record.changed = places(self.request.matched_object(), object);
                 self.change(std::mem::take(object));
                 NextAsked::Rule
             }
@@ -101,21 +111,23 @@ impl Mutation {
     }
 
     /// Returns all records, and the patch (RFC 6902) from the object that was sent to the present one; `None`: they
-    /// are equal.
+    /// are equal. Where too few steps are left to compare them, the patch replaces the object whole.
     pub(super) fn end(self) -> (Vec<RuleRecord>, Option<Value>) {
         let now = self.request.matched_object();
-        let patch = (self.sent != *now).then(|| json::diff(&self.sent, now));
+        let patch = (self.sent != *now).then(|| {
+            let patch = json::diff_charged(&self.sent, now, &meter::charge_bytes);
+            patch.unwrap_or_else(|_| json::replaced(now))
+        });
         (self.records, patch)
     }
 }
 
-/// Returns the paths where two objects differ.
-fn places(before: &Value, after: &Value) -> ChangedPlaces {
-    let operations = json::diff(before, after);
+/// Returns the paths where two objects differ. The comparison is charged to the meter.
+fn places(before: &Value, after: &Value) -> Result<ChangedPlaces, PatchError> {
+    let operations = json::diff_charged(before, after, &meter::charge_bytes)?;
     let operations = operations.as_array().into_iter().flatten();
-    operations
-        .filter_map(|operation| operation["path"].as_str())
-        .collect()
+    let paths = operations.filter_map(|operation| operation["path"].as_str());
+    Ok(paths.collect())
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use anteroom_functions::meter;
 use anteroom_model::FactError;
-use anteroom_policy::{Operation, RequestParts};
+use anteroom_policy::{Operation, RequestParts, RuleOutcome};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -11,6 +12,7 @@ use super::*;
 use crate::{
     incoming::{RequestHead, ResourcePath},
     recorder::NoRecorder,
+    review_work::REVIEW_STEPS_MAX,
     testing::{self, Script},
 };
 
@@ -255,4 +257,44 @@ async fn a_review_that_is_decided_twice_has_one_budget() {
     }
     assert!(!is_too_costly(hosts, &first).await);
     assert!(is_too_costly(hosts, &second).await, "{hosts} hosts");
+}
+
+/// The rule puts one element before 10,000 others: it shifts these in a few thousand steps, and the comparison goes through
+/// them.
+#[tokio::test]
+async fn the_comparison_of_a_changed_object_takes_steps_of_the_review() {
+    let manifest = testing::manifest(&["Ingress"], |manifest| {
+        manifest["spec"]["failurePolicy"] = "Ignore".into();
+        let rule = &mut manifest["spec"]["rules"][0];
+        rule.as_object_mut().unwrap().remove("validate");
+        let operation = json!({ "op": "add", "path": "/hosts/0", "value": "x" });
+        rule["mutate"] = json!({ "patchesJson6902": [operation] });
+    });
+    let catalog = Catalog {
+        policies: Arc::new(testing::policies(vec![("p", manifest)])),
+        ..Catalog::default()
+    };
+    let entries = catalog.policies.all().iter().map(|entry| &**entry);
+    let entries: Vec<&CompiledPolicy> = entries.collect();
+    let request = json!({
+        "operation": "CREATE", "namespace": "shop", "name": "a",
+        "kind": { "group": "networking.k8s.io", "version": "v1", "kind": "Ingress" },
+        "object": { "kind": "Ingress", "metadata": { "name": "a" }, "hosts": vec!["h"; 10_000] },
+    });
+    let (_now_in, now) = watch::channel(None);
+    let engine = Engine::new(now, Script::default(), Arc::new(NoRecorder));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for (steps, expected) in [(9_000, Some("AR207")), (100_000, None)] {
+        let mut work = ReviewWork::at_once(deadline);
+        work.run(|| meter::charge(REVIEW_STEPS_MAX - steps)).await;
+        let request = AdmissionRequest::new(request.clone()).unwrap();
+        let changed = engine.change(&catalog, &entries, request, &mut work, deadline);
+        let (records, patch) = changed.await;
+        let code = match &records[0].outcome {
+            RuleOutcome::Error(error) => Some(error.code().as_str()),
+            _ => None,
+        };
+        assert_eq!(code, expected, "{records:?}");
+        assert_eq!(patch.is_some(), expected.is_none());
+    }
 }

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -166,6 +168,27 @@ fn a_patch_that_would_grow_too_large_is_refused() {
         resolved(&document, &patch),
         Err(PatchError::TooLarge.to_string())
     );
+}
+
+#[test]
+fn each_element_that_an_anchor_is_compared_with_is_charged() {
+    let containers = |containers: Vec<Value>| json!({"spec": {"containers": containers}});
+    let document = containers(vec![json!({"name": "a"}); 300]);
+    let patch = containers(vec![json!({"(image)": "x", "tty": true}); 300]);
+    let charged = Cell::new(0_usize);
+    let bytes_max = Cell::new(usize::MAX);
+    let count = |bytes: usize| {
+        charged.set(charged.get() + bytes);
+        charged.get() < bytes_max.get()
+    };
+    let schema = Schema::of("v1", "Pod");
+    let resolve = || resolve_charged(&patch, &document, schema, &matches, &count);
+    assert_eq!(resolve(), Ok(None));
+    assert!(charged.get() > 300 * 300 * VALUE_BYTES);
+    charged.set(0);
+    bytes_max.set(100_000);
+    assert_eq!(resolve(), Err(PatchError::TooCostly));
+    assert!(charged.get() < 101_000, "{}", charged.get());
 }
 
 fn any_value() -> impl Strategy<Value = Value> {

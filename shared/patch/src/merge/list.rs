@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::{Directive, Path, below, directive, object, value};
-use crate::{PatchError, Schema, schema::ListRule};
+use crate::{
+    PatchError, Schema,
+    schema::ListRule,
+    size::{self, VALUE_BYTES, Work},
+};
 
 /// Merges a list.
 pub(super) fn merge(
@@ -13,15 +17,17 @@ pub(super) fn merge(
     patch: &[Value],
     rule: ListRule,
     path: &Path<'_>,
+    work: Work<'_>,
 ) -> Result<Vec<Value>, PatchError> {
+    work.charge(VALUE_BYTES * (1 + patch.len()))?;
     let (document, patch) = match without_replace(patch, path)? {
         Some(patch) => (&[][..], patch),
         None => (document.unwrap_or_default(), patch.iter().collect()),
     };
     match rule {
-        ListRule::Keyed(keys, of) => keyed(document, &patch, keys, of, path),
-        ListRule::Set => Ok(set(document, &patch)),
-        ListRule::Replaced(of) => replaced(&patch, of, path),
+        ListRule::Keyed(keys, of) => keyed(document, &patch, keys, of, path, work),
+        ListRule::Set => set(document, &patch, work),
+        ListRule::Replaced(of) => replaced(&patch, of, path, work),
     }
 }
 
@@ -41,26 +47,69 @@ fn without_replace<'p>(
 }
 
 /// The patch's elements alone, without what says how to merge.
-fn replaced(patch: &[&Value], of: Schema, path: &Path<'_>) -> Result<Vec<Value>, PatchError> {
+fn replaced(
+    patch: &[&Value],
+    of: Schema,
+    path: &Path<'_>,
+    work: Work<'_>,
+) -> Result<Vec<Value>, PatchError> {
     let mut made = Vec::new();
     for element in patch {
         match element {
             Value::Null => made.push(Value::Null),
-            element => made.extend(value(None, element, of, &below(path, "[]")?)?),
+            element => made.extend(value(None, element, of, &below(path, "[]")?, work)?),
         }
     }
     Ok(made)
 }
 
-fn set(document: &[Value], patch: &[&Value]) -> Vec<Value> {
+fn set(document: &[Value], patch: &[&Value], work: Work<'_>) -> Result<Vec<Value>, PatchError> {
     let mut seen = BTreeSet::new();
-    patch
-        .iter()
-        .copied()
-        .chain(document)
-        .filter(|value| seen.insert(value.to_string()))
-        .cloned()
-        .collect()
+    let mut made = Vec::new();
+    for value in patch.iter().copied().chain(document) {
+        // Its text is compared with others, and the value is copied.
+        work.charge(2 * size::work(value))?;
+        if seen.insert(value.to_string()) {
+            made.push(value.clone());
+        }
+    }
+    Ok(made)
+}
+
+/// An element of the patch, whose counterpart is searched for.
+struct Sought<'p> {
+    element: &'p Map<String, Value>,
+    keys: &'p [&'p str],
+    /// The work of comparing it with one other element.
+    compared_bytes: usize,
+}
+
+impl<'p> Sought<'p> {
+    fn new(element: &'p Map<String, Value>, keys: &'p [&'p str]) -> Self {
+        let values = keys.iter().filter_map(|key| element.get(*key));
+        Self {
+            element,
+            keys,
+            compared_bytes: VALUE_BYTES + values.map(size::work).sum::<usize>(),
+        }
+    }
+
+    /// Returns the first place of the name with an element that is alike.
+    fn first<'v>(
+        &self,
+        places: &BTreeMap<String, Vec<usize>>,
+        name: &str,
+        found: impl Fn(usize) -> Option<&'v Map<String, Value>>,
+        work: Work<'_>,
+    ) -> Result<Option<usize>, PatchError> {
+        for &at in places.get(name).into_iter().flatten() {
+            work.charge(self.compared_bytes)?;
+            if found(at).is_some_and(|found| is_alike(found, self.element, self.keys)) {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
 }
 
 fn keyed(
@@ -69,9 +118,10 @@ fn keyed(
     keys: &[&str],
     of: Schema,
     path: &Path<'_>,
+    work: Work<'_>,
 ) -> Result<Vec<Value>, PatchError> {
     let mut left: Vec<Option<&Value>> = document.iter().map(Some).collect();
-    let places = places(document, keys);
+    let places = places(document, keys, work)?;
     let mut made: Vec<Map<String, Value>> = Vec::new();
     // Where in the document's list those stand that stay at their places.
     let mut stay: BTreeMap<usize, usize> = BTreeMap::new();
@@ -86,25 +136,23 @@ fn keyed(
             let problem = format!("an element needs its `{primary}`, by which it is merged");
             return Err(path.refuse(problem));
         };
+        let sought = Sought::new(element, keys);
+        work.charge(sought.compared_bytes)?;
         let name = name.to_string();
         // Of two elements of the patch with one key the second is merged into the first.
-        let earlier = made_places.get(&name).into_iter().flatten().copied();
-        let mut earlier = earlier.filter(|&at| is_alike(&made[at], element, keys));
-        if let Some(at) = earlier.next() {
-            match object(Some(&made[at]), element, of, &path)? {
+        let earlier = sought.first(&made_places, &name, |at| Some(&made[at]), work)?;
+        if let Some(at) = earlier {
+            match object(Some(&made[at]), element, of, &path, work)? {
                 Some(merged) => made[at] = merged,
                 None => made[at].clear(),
             }
             continue;
         }
-        let places = places.get(&name).into_iter().flatten().copied();
-        let mut places = places.filter(|&at| {
-            let found = left[at].and_then(Value::as_object);
-            found.is_some_and(|found| is_alike(found, element, keys))
-        });
-        let at = places.next();
+        let in_document = |at: usize| left[at].and_then(Value::as_object);
+        let at = sought.first(&places, &name, in_document, work)?;
         let found = at.and_then(|at| left[at].take());
-        if let Some(merged) = object(found.and_then(Value::as_object), element, of, &path)? {
+        let found = found.and_then(Value::as_object);
+        if let Some(merged) = object(found, element, of, &path, work)? {
             made_places.entry(name).or_default().push(made.len());
             if let Some(at) = at.filter(|_| keys.len() > 1) {
                 stay.insert(at, made.len());
@@ -114,24 +162,34 @@ fn keyed(
     }
     let mut rest = Vec::with_capacity(left.len());
     for (at, left) in left.into_iter().enumerate() {
-        let staying = stay.get(&at).map(|&at| std::mem::take(&mut made[at]));
-        let staying = staying.filter(|made| !made.is_empty()).map(Value::Object);
-        rest.extend(left.cloned().or(staying));
+        if let Some(left) = left {
+            work.charge_value(left)?;
+            rest.push(left.clone());
+        } else if let Some(&at) = stay.get(&at) {
+            let staying = std::mem::take(&mut made[at]);
+            rest.extend((!staying.is_empty()).then_some(Value::Object(staying)));
+        }
     }
     let made = made.into_iter().filter(|made| !made.is_empty());
     Ok(made.map(Value::Object).chain(rest).collect())
 }
 
 /// The places of each first key's value.
-fn places(document: &[Value], keys: &[&str]) -> BTreeMap<String, Vec<usize>> {
+fn places(
+    document: &[Value],
+    keys: &[&str],
+    work: Work<'_>,
+) -> Result<BTreeMap<String, Vec<usize>>, PatchError> {
     let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, element) in document.iter().enumerate() {
+        work.charge(VALUE_BYTES)?;
         let name = keys.first().and_then(|key| element.get(key));
         if let Some(name) = name {
+            work.charge_value(name)?;
             places.entry(name.to_string()).or_default().push(at);
         }
     }
-    places
+    Ok(places)
 }
 
 /// Returns whether no key that both have tells them apart.
@@ -144,15 +202,27 @@ fn is_alike(left: &Map<String, Value>, right: &Map<String, Value>, keys: &[&str]
 }
 
 /// Takes values away.
-pub(super) fn delete_from(list: Option<&mut Vec<Value>>, values: &[Value]) {
+pub(super) fn delete_from(
+    list: Option<&mut Vec<Value>>,
+    values: &[Value],
+    work: Work<'_>,
+) -> Result<(), PatchError> {
+    charge_values(values, work)?;
     let values: BTreeSet<String> = values.iter().map(Value::to_string).collect();
     if let Some(list) = list {
+        charge_values(list, work)?;
         list.retain(|value| !values.contains(&value.to_string()));
     }
+    Ok(())
 }
 
 /// Puts the elements that are listed first.
-pub(super) fn order(list: Option<&mut Vec<Value>>, order: &[Value], rule: ListRule) {
+pub(super) fn order(
+    list: Option<&mut Vec<Value>>,
+    order: &[Value],
+    rule: ListRule,
+    work: Work<'_>,
+) -> Result<(), PatchError> {
     let key = match rule {
         ListRule::Keyed(keys, _) => keys.first().copied(),
         ListRule::Set | ListRule::Replaced(_) => None,
@@ -161,9 +231,17 @@ pub(super) fn order(list: Option<&mut Vec<Value>>, order: &[Value], rule: ListRu
         Some(key) => value.get(key).map(Value::to_string),
         None => Some(value.to_string()),
     };
+    charge_values(order, work)?;
     let places = order.iter().enumerate();
     let places: BTreeMap<_, _> = places.map(|(at, value)| (name(value), at)).collect();
     if let Some(list) = list {
+        charge_values(list, work)?;
         list.sort_by_cached_key(|value| places.get(&name(value)).copied().unwrap_or(usize::MAX));
     }
+    Ok(())
+}
+
+/// Counts the work of writing values as texts, and of looking each text up among others.
+fn charge_values(values: &[Value], work: Work<'_>) -> Result<(), PatchError> {
+    work.charge(2 * values.iter().map(size::work).sum::<usize>())
 }

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -281,6 +283,74 @@ fn a_merge_too_deep_or_too_large_is_refused() {
         merge(&json!({}), &large, Schema::UNKNOWN),
         Err(PatchError::TooLarge)
     );
+}
+
+/// Returns the work of a merge into a Pod, in bytes of text.
+fn work_of(document: &Value, patch: &Value) -> usize {
+    let charged = Cell::new(0_usize);
+    let count = |bytes: usize| {
+        charged.set(charged.get() + bytes);
+        true
+    };
+    let schema = Schema::of("v1", "Pod");
+    let made = merge_charged(document, patch, schema, &count);
+    assert!(made.is_ok(), "{made:?}");
+    assert_eq!(made, merge(document, patch, schema));
+    charged.get()
+}
+
+#[test]
+fn a_merge_copies_each_value_once_however_deep_the_patch_is() {
+    let nested = |inner: Value| (0..50).fold(inner, |inner, _| json!({"a": inner}));
+    let document = nested(json!({"text": "x".repeat(100_000)}));
+    let charged = work_of(&document, &nested(json!({"b": 1})));
+    assert!((100_000..110_000).contains(&charged), "{charged}");
+}
+
+#[test]
+fn a_merge_by_keys_is_charged_by_what_it_copies_compares_and_searches() {
+    let containers = |containers: Vec<Value>| json!({"spec": {"containers": containers}});
+    let named = |count: usize| {
+        let named = (0..count).map(|at| json!({"name": at.to_string()}));
+        containers(named.collect())
+    };
+    let [small, large] = [1_000, 10_000].map(|count| work_of(&named(count), &named(count)));
+    assert!(small >= 2 * 1_000 * VALUE_BYTES, "{small}");
+    assert!((9 * small..12 * small).contains(&large), "{small} {large}");
+    // The protocol alone tells these ports apart, so each is compared with all that the object has.
+    let ports = |protocol: &str| {
+        let port = |at| json!({"containerPort": 1, "protocol": format!("{protocol}{at}")});
+        let ports: Vec<_> = (0..300).map(port).collect();
+        containers(vec![json!({"name": "a", "ports": ports})])
+    };
+    let compared = work_of(&ports("a"), &ports("b"));
+    assert!(compared > 300 * 300 * VALUE_BYTES, "{compared}");
+    // Each element is merged into the first, whose text is copied.
+    let mut patch = vec![json!({"name": "a", "image": "x".repeat(10_000)})];
+    patch.extend(vec![json!({"name": "a", "tty": true}); 100]);
+    let copied = work_of(&json!({}), &containers(patch));
+    assert!(copied > 100 * 10_000, "{copied}");
+}
+
+#[test]
+fn a_merge_whose_work_is_too_much_ends_there() {
+    let asked = Cell::new(0_usize);
+    let five = |_: usize| {
+        asked.set(asked.get() + 1);
+        asked.get() < 5
+    };
+    let patch = json!({"spec": {"containers": vec![json!({"name": "a"}); 100]}});
+    let made = merge_charged(&json!({}), &patch, Schema::of("v1", "Pod"), &five);
+    assert_eq!(made, Err(PatchError::TooCostly));
+    assert_eq!(asked.get(), 5);
+}
+
+#[test]
+fn only_retained_fields_stay_and_what_the_patch_has_is_merged_into_them() {
+    let document = json!({"a": {"b": 1, "c": {"d": 1}, "e": 2}});
+    let patch = json!({"a": {"$retainKeys": ["c", "f"], "c": {"g": 1}}});
+    let merged = merge(&document, &patch, Schema::UNKNOWN);
+    assert_eq!(merged, Ok(json!({"a": {"c": {"d": 1, "g": 1}}})));
 }
 
 fn any_spec() -> impl Strategy<Value = Value> {

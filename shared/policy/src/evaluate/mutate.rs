@@ -268,8 +268,9 @@ fn listed(patch: &Value) -> Cow<'_, Value> {
 
 fn merged(object: &MutatedObject, patch: &Value) -> Result<Value, PatchError> {
     let MutatedObject { value, schema, .. } = object;
-    match anchors::resolve(patch, value, *schema, &matches)? {
-        Some(patch) => merge::merge(value, &patch, *schema),
+    let charge = &meter::charge_bytes;
+    match anchors::resolve_charged(patch, value, *schema, &matches, charge)? {
+        Some(patch) => merge::merge_charged(value, &patch, *schema, charge),
         None => Ok(value.clone()),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     rule::RuleName,
-    verdict::{CHANGED_BYTES_MAX, CHANGED_MAX},
+    verdict::{self, CHANGED_BYTES_MAX, CHANGED_MAX},
 };
 
 fn mutation() -> Mutation {
@@ -120,6 +120,35 @@ fn no_further_rule_runs_after_a_failure_that_counts() {
     let mut mutation = mutation();
     mutation.begin_policy();
     assert_eq!(mutation.take(failed(false)), NextAsked::Nobody);
+}
+
+#[test]
+fn a_change_that_takes_too_many_steps_to_compare_refuses_the_request() {
+    let mut mutation = mutation();
+    mutation.begin_policy();
+    let many: Vec<_> = (0..10_000).collect();
+    let changes = made(json!({ "a": 1, "list": many }));
+    let (next, left) = meter::within(1_000, || mutation.take(changes));
+    assert_eq!((next, left), (NextAsked::Nobody, 0));
+    assert_eq!(mutation.request().matched_object()["list"], json!([1, 2]));
+    let (records, patch) = mutation.end();
+    assert_eq!(patch, None);
+    assert_eq!(
+        records[0].outcome,
+        RuleOutcome::Error(RuleError::ReviewTooCostly)
+    );
+    assert!(!verdict::decide(records, Vec::new()).allowed());
+}
+
+#[test]
+fn an_answer_that_takes_too_many_steps_to_compare_replaces_the_object() {
+    let mut mutation = mutation();
+    mutation.begin_policy();
+    let object = json!({ "a": 2, "list": [1, 2] });
+    mutation.take(made(object.clone()));
+    let ((_, patch), _) = meter::within(1, || mutation.end());
+    let whole = json!([{ "op": "replace", "path": "", "value": object }]);
+    assert_eq!(patch, Some(whole));
 }
 
 /// Hundreds of rules may each change thousands of places, or some below a very long key.

@@ -339,6 +339,28 @@ fn operations_of_each_element_end_with_the_steps_of_the_review() {
     }
 }
 
+/// Each of 2,000 ports would be compared with each of 2,000, or each of 2,000 conditions with each of 2,000 ports.
+#[test]
+fn merges_of_long_lists_end_with_the_steps_of_the_review() {
+    let ports = |protocol: &str| -> Vec<Value> {
+        let port = |at| json!({"containerPort": 1, "protocol": format!("{protocol}{at}")});
+        (0..2_000).map(port).collect()
+    };
+    let container = |ports: Vec<Value>| json!({"containers": [{"name": "a", "ports": ports}]});
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": container(ports("a"))});
+    let anchored = vec![json!({"(hostPort)": 1, "name": "x"}); 2_000];
+    for patched in [ports("b"), anchored] {
+        let mutate = json!({"patchStrategicMerge": {"spec": container(patched)}});
+        let (outcome, taken) = metered(500_000, &mutate, &object);
+        let RuleOutcome::Error(error) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED, "{error}");
+        assert_eq!(taken, 500_000);
+    }
+}
+
 #[test]
 fn the_values_of_patches_are_charged_for_each_element() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "list": vec![1; 100]});
