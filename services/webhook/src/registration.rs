@@ -157,9 +157,9 @@ impl Registration {
             let mut exempt = self.exempt_namespaces.iter();
             exempt.any(|exempt| exempt == namespace)
         };
-        let mut of_objects = webhooks::webhooks(of_policies, kinds, is_exempt, detail);
+        let mut of_objects = webhooks::webhooks(phase, of_policies, kinds, is_exempt, detail);
         if phase == Phase::Mutation {
-            // As in Kyverno, what may be passed over changes an object first.
+            // As in Kyverno, what may be passed over changes an object first. What is for the whole cluster changes it last.
             of_objects.reverse();
         }
         of_objects

@@ -1,7 +1,7 @@
 //! The decision on a review: evaluates all policies that concern the review.
 //!
 //! Rules that judge an object are asked side by side. Mutating rules are asked one after the other, policy by policy
-//! in order of name: each sees the object as the earlier rules left it.
+//! in order of name, those of namespaces first: each sees the object as the earlier rules left it.
 
 mod mutation;
 mod triggered;

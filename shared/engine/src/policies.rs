@@ -241,7 +241,7 @@ pub struct PolicySet {
 
 /// The policies that a request concerns.
 pub struct Concerned<'a> {
-    /// The policies in order of key.
+    /// The policies in order of key. Of those that change objects, the policies of namespaces come first.
     pub policies: Vec<&'a CompiledPolicy>,
     /// All parts of the request that they read. There may be further parts, but none that only policies of other
     /// namespaces read.
@@ -301,8 +301,13 @@ impl PolicySet {
         let entries = positions.iter().map(|at| &*self.entries[*at]);
         let concerned =
             |entry: &&CompiledPolicy| scope.contains(entry) && entry.concerns(phase, subject);
+        let mut policies: Vec<_> = entries.filter(concerned).collect();
+        if phase == Phase::Mutation {
+            // No tenant changes what an administrator's policy has set.
+            policies.sort_by_key(|entry| entry.namespace().is_none());
+        }
         Concerned {
-            policies: entries.filter(concerned).collect(),
+            policies,
             parts: candidates.parts(subject.namespace),
         }
     }

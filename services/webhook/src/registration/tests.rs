@@ -1,4 +1,5 @@
 mod kinds;
+mod order;
 mod sizes;
 
 use anteroom_model::ObjectKey;
@@ -319,27 +320,6 @@ fn mutate_rules_are_in_the_mutating_configuration_alone() {
     assert_eq!(
         configuration_of(Phase::Mutation, None, &judged)["webhooks"],
         json!([])
-    );
-}
-
-#[test]
-fn mutating_webhooks_that_ignore_failure_come_first() {
-    let policies = [
-        changing(policy(&["Pod"], &["CREATE"], "Fail", Some(30))),
-        changing(policy(&["Pod"], &["CREATE"], "Ignore", None)),
-        changing(policy(&["Service"], &["CREATE"], "Fail", None)),
-        policy(&["Service"], &["CREATE"], "Ignore", Some(20)),
-    ];
-    let made = configuration_of(Phase::Mutation, None, &policies);
-    let webhooks = made["webhooks"].as_array().unwrap().iter();
-    let names: Vec<_> = webhooks.map(|webhook| &webhook["name"]).collect();
-    assert_eq!(
-        names,
-        [
-            "ignore-10.mutate.anteroom.svc",
-            "fail-30.mutate.anteroom.svc",
-            "fail-10.mutate.anteroom.svc",
-        ]
     );
 }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | cluster-wide | all namespaces but the exempt ones, and objects that live in none; one webhook for each failure policy and timeout |
 //! | of a namespace that a cluster-wide webhook is called for anyway | the same: it costs no call more |
+//! | the same, but it changes objects, and another cluster-wide webhook is asked first | its namespace alone: what a tenant changes is changed before any policy of the cluster runs |
 //! | other, of a namespace | its namespace alone; one webhook for each failure policy, with the longest timeout |
 //!
 //! Namespaces whose policies lead to the same rules share one webhook. Beyond [`NAMESPACE_WEBHOOKS_MAX`] the
@@ -191,8 +192,9 @@ pub(super) fn of_policies(phase: Phase, policies: &PolicySet, kinds: &Kinds) -> 
 }
 
 /// Returns the webhooks that policies need, from the webhook of each: those for the whole cluster first, and of either
-/// kind those that fail first.
+/// kind those that fail first. The API server asks those that change objects in the reverse order.
 pub(super) fn webhooks(
+    phase: Phase,
     of_policies: &[ObjectWebhook],
     kinds: &Kinds,
     is_exempt: impl Fn(&str) -> bool,
@@ -207,14 +209,18 @@ pub(super) fn webhooks(
         is_by_timeout = false;
         cluster = of_the_cluster(&of_cluster, is_by_timeout, kinds);
     }
+    let last_class = cluster.last_class();
+    let may_share = |class| phase == Phase::Validation || last_class == Some(class);
     let mut by_namespace = Webhooks::default();
     for called in of_namespaces {
         let namespace = called.namespaces.iter().flatten().next();
         let namespace = namespace.map_or("", String::as_str);
-        match cluster.listed.get_mut(&group(called.class, is_by_timeout)) {
+        let class = group(called.class, is_by_timeout);
+        match cluster.listed.get_mut(&class) {
             _ if is_exempt(namespace) => {}
             Some(webhook)
-                if webhook.class.timeout_seconds >= called.class.timeout_seconds
+                if may_share(class)
+                    && webhook.class.timeout_seconds >= called.class.timeout_seconds
                     && covers(&webhook.operations, &called.operations) =>
             {
                 webhook.policies.extend(called.policies.iter().cloned());
@@ -267,6 +273,14 @@ struct Webhooks<K> {
     listed: BTreeMap<K, ObjectWebhook>,
     /// By failure policy.
     of_all_resources: BTreeMap<bool, ObjectWebhook>,
+}
+
+impl Webhooks<WebhookClass> {
+    /// Returns the class of the webhook that lists resources and comes last, if it is the last of all.
+    fn last_class(&self) -> Option<WebhookClass> {
+        let (class, _) = self.listed.last_key_value()?;
+        self.of_all_resources.is_empty().then_some(*class)
+    }
 }
 
 impl<K: Ord> Default for Webhooks<K> {

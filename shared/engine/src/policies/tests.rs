@@ -52,6 +52,47 @@ fn policies_are_found_by_kind_and_operation_in_order_of_name() {
     assert_eq!(names(&set, all, &update), ["b", "d", "e"]);
 }
 
+#[test]
+fn policies_of_a_namespace_change_an_object_before_those_of_the_cluster() {
+    let both = |manifest: &mut Value| {
+        let rules = manifest["spec"]["rules"].as_array_mut().unwrap();
+        let mut changing = rules[0].clone();
+        changing["name"] = "changes".into();
+        changing.as_object_mut().unwrap().remove("validate");
+        let patch = json!({ "metadata": { "labels": { "a": "b" } } });
+        changing["mutate"] = json!({ "patchStrategicMerge": patch });
+        rules.push(changing);
+    };
+    let of_namespace = |manifest: &mut Value| {
+        manifest["kind"] = "Policy".into();
+        manifest["metadata"]["namespace"] = "n".into();
+        both(manifest);
+    };
+    let set = PolicySet::build(
+        &PolicySet::default(),
+        [
+            (ObjectKey::new("", "b"), manifest(&["Ingress"], both)),
+            (ObjectKey::new("", "a"), manifest(&["Ingress"], both)),
+            (
+                ObjectKey::new("n", "y"),
+                manifest(&["Ingress"], of_namespace),
+            ),
+            (
+                ObjectKey::new("n", "x"),
+                manifest(&["Ingress"], of_namespace),
+            ),
+        ],
+    );
+    assert_eq!(set.counts(), (4, 0));
+    for (phase, expected) in [
+        (Phase::Mutation, ["n/x", "n/y", "a", "b"]),
+        (Phase::Validation, ["a", "b", "n/x", "n/y"]),
+    ] {
+        let found = names(&set, &CallScope::all(phase), &subject("Ingress"));
+        assert_eq!(found, expected, "{phase:?}");
+    }
+}
+
 /// A policy in CEL that does not compile, and is found by what can be read of it.
 fn in_cel(kind: PolicyKind, resources: &[&str]) -> (ObjectKey, Bytes) {
     let manifest = json!({
