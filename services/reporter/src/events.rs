@@ -1,6 +1,8 @@
 //! Events of violations: on the object and on the policy, in the words that users of Kyverno know.
 //!
 //! An Event's name is made of its content, so no Event is made twice while the API server keeps the first.
+//!
+//! Events wait in one queue, whose places namespaces share: a flood of violations in one namespace drops its own Events.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +12,10 @@ use std::{
 
 use anteroom_model::ObjectKey;
 use anteroom_policy::PolicyKind;
-use anteroom_runtime::wall_clock;
+use anteroom_runtime::{
+    fair_quota::{FairPermit, FairQuota},
+    wall_clock,
+};
 use anteroom_wire::violation::{Violation as Admission, cut};
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
@@ -35,6 +40,10 @@ use crate::{
 /// Events that wait to be written; more are counted and dropped. The reports say the same.
 const WAITING_MAX: usize = 1_000;
 
+/// Events about objects of one namespace that wait to be written; more are counted and dropped. Objects outside of namespaces
+/// have so many together.
+const WAITING_PER_NAMESPACE_MAX: usize = WAITING_MAX / 4;
+
 /// The longest note that the API server takes.
 const NOTE_BYTES_MAX: usize = 1_024;
 
@@ -57,9 +66,18 @@ const NAMESPACE_OF_CLUSTER: &str = "default";
 /// A queue for Events; adding one never waits. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
-    queue: mpsc::Sender<Event>,
+    queue: mpsc::Sender<WaitingEvent>,
+    /// The places in the queue, by the namespace of the object.
+    places: Arc<FairQuota<String>>,
     pub(crate) metrics: ReporterMetrics,
     recent: Arc<Mutex<Recent>>,
+}
+
+/// An Event in the queue, and its place there.
+#[derive(Debug)]
+pub(crate) struct WaitingEvent {
+    pub(crate) event: Event,
+    place: FairPermit<String>,
 }
 
 /// The names of Events of admission that were sent in the current window.
@@ -105,11 +123,13 @@ impl Events {
     }
 
     /// Returns the queue of Events, and its receiving end.
-    pub(crate) fn queue(metrics: ReporterMetrics) -> (Self, mpsc::Receiver<Event>) {
+    pub(crate) fn queue(metrics: ReporterMetrics) -> (Self, mpsc::Receiver<WaitingEvent>) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
+        let places = FairQuota::new(WAITING_MAX as u64, WAITING_PER_NAMESPACE_MAX as u64);
         let recent = Arc::default();
         let events = Self {
             queue,
+            places,
             metrics,
             recent,
         };
@@ -118,7 +138,9 @@ impl Events {
 
     /// Tells of a violation.
     pub(crate) fn send(&self, violation: &Violation<'_>) {
-        violation.events().into_iter().for_each(|e| self.put(e));
+        for event in violation.events() {
+            self.put(event, &violation.subject.namespace);
+        }
     }
 
     /// Sends Events about a violation that a webhook found at admission. A refused request has no object, so its
@@ -128,13 +150,19 @@ impl Events {
         for event in admission_events(found, &reported, window) {
             let name = event.metadata.name.clone().unwrap_or_default();
             if self.recent.lock().is_new(window, &name) {
-                self.put(event);
+                self.put(event, &found.namespace);
             }
         }
     }
 
-    fn put(&self, event: Event) {
-        if self.queue.try_send(event).is_err() {
+    /// Puts an Event about an object of this namespace into the queue.
+    fn put(&self, event: Event, namespace: &str) {
+        let place = self.places.try_take(namespace.to_owned(), 1);
+        let is_put = place.is_ok_and(|place| {
+            let waiting = WaitingEvent { event, place };
+            self.queue.try_send(waiting).is_ok()
+        });
+        if !is_put {
             self.metrics.event("dropped");
         }
     }
@@ -328,12 +356,13 @@ fn as_name(name: &str) -> String {
 async fn write(
     client: Client,
     instance: String,
-    mut waiting: mpsc::Receiver<Event>,
+    mut waiting: mpsc::Receiver<WaitingEvent>,
     metrics: ReporterMetrics,
     per_second: u32,
 ) {
     let apart = Duration::from_secs(1) / per_second;
-    while let Some(mut event) = waiting.recv().await {
+    while let Some(WaitingEvent { mut event, place }) = waiting.recv().await {
+        drop(place);
         let begun = Instant::now();
         event.event_time = Some(MicroTime(wall_clock::now()));
         event.reporting_instance = Some(instance.clone());
@@ -493,6 +522,44 @@ mod tests {
         assert_eq!(events(&found)[0].note.as_deref(), Some(note));
         found.name = String::new();
         assert_eq!(events(&found).len(), 1, "nobody knows yet on what");
+    }
+
+    #[test]
+    fn a_flood_of_events_of_one_namespace_drops_none_of_another() {
+        let metrics = anteroom_runtime::Service::new("reporter").metrics;
+        let (events, mut waiting) = Events::queue(ReporterMetrics::registered(&metrics));
+        let shared = SharedFindings::new();
+        let refuse = |namespace: &str, numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                let found = Admission {
+                    blocked: true,
+                    namespace: namespace.to_owned(),
+                    name: number.to_string(),
+                    ..Admission::default()
+                };
+                let found = found.with_rules([ViolatedRule {
+                    policy: "p".to_owned(),
+                    ..ViolatedRule::default()
+                }]);
+                events.tell_admission(&found, &shared, 0);
+            }
+        };
+        let assert_dropped = |count: usize| {
+            let text = metrics.encode();
+            let line = format!("anteroom_reporter_events_total{{outcome=\"dropped\"}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        };
+        let most = WAITING_PER_NAMESPACE_MAX;
+        refuse("busy", 0..most + 1);
+        assert_dropped(1);
+        refuse("other", 0..most);
+        assert_dropped(1);
+        // An Event that is written makes room for the next.
+        drop(waiting.try_recv().unwrap());
+        refuse("busy", most + 1..most + 2);
+        assert_dropped(1);
+        refuse("busy", most + 2..most + 3);
+        assert_dropped(2);
     }
 
     #[test]

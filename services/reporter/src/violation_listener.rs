@@ -97,17 +97,16 @@ mod tests {
     use anteroom_bus::local::{LocalBus, LocalOptions};
     use anteroom_runtime::{Metrics, Service};
     use anteroom_wire::violation::{ViolatedRule, Violation};
-    use k8s_openapi::api::events::v1::Event;
     use tokio::sync::mpsc::Receiver;
 
     use super::*;
-    use crate::metrics::ReporterMetrics;
+    use crate::{events::WaitingEvent, metrics::ReporterMetrics};
 
     struct World {
         webhook: LocalBus,
         reporter: Arc<LocalBus>,
         metrics: Metrics,
-        told: Receiver<Event>,
+        told: Receiver<WaitingEvent>,
         sent: u64,
     }
 
@@ -151,7 +150,7 @@ mod tests {
 
         /// The object of the next Event.
         async fn told(&mut self) -> String {
-            let related = self.told.recv().await.unwrap().related;
+            let related = self.told.recv().await.unwrap().event.related;
             related.unwrap().name.unwrap()
         }
 

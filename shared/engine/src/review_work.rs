@@ -139,8 +139,8 @@ impl<'l> ReviewWork<'l> {
         Some(value)
     }
 
-    /// Does work that concerns the request and no single rule, and that is in proportion to what its rules did. So it waits
-    /// for no place. If [`nothing is left`](Self::is_over) afterwards, a result that the meter could end is meaningless.
+    /// Does work on the object that rules have changed, without waiting for a place. If [`nothing is left`](Self::is_over)
+    /// afterwards, the meter has ended the work early.
     pub(crate) fn run_here<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let steps = self.steps_left;
         let metered = || meter::within(steps, work);

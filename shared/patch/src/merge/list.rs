@@ -80,7 +80,7 @@ fn set(document: &[Value], patch: &[&Value], work: Work<'_>) -> Result<Vec<Value
 struct Sought<'p> {
     element: &'p Map<String, Value>,
     keys: &'p [&'p str],
-    /// The work of comparing it with one other element.
+    /// The work of comparing the element with another element.
     compared_bytes: usize,
 }
 
