@@ -1,6 +1,6 @@
 //! Slots for long work, which waiting callers get in turns: every second slot goes to policies of the cluster, and
-//! the others to one owner after the other. So policies of one namespace cannot keep others waiting, however much
-//! they ask for. A free slot goes to the next caller that may have it, whoever it is.
+//! the others to policies of namespaces. In both classes one owner comes after the other. So neither the policies of one
+//! namespace nor the requests in it can keep others waiting, however much they ask for. A free slot goes to the next caller that may have it, whoever it is.
 //!
 //! Work that ends soon may take all slots. Of slots for work that may take long, one owner leaves one to the others
 //! ([`FairSlots::leaving_one`]).
@@ -10,39 +10,27 @@ use std::{
     sync::Arc,
 };
 
+use anteroom_wire::beneficiary::Beneficiary;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// A party that slots are shared by.
-pub(crate) trait SlotOwner: Clone + Ord {
-    /// Returns true for policies of the cluster, which have every second turn.
-    fn is_of_cluster(&self) -> bool;
-}
-
-/// The namespace of policies; empty: policies of the cluster.
-impl SlotOwner for String {
-    fn is_of_cluster(&self) -> bool {
-        self.is_empty()
-    }
-}
-
 /// Slots, and who waits for one.
 #[derive(Debug)]
-pub(crate) struct FairSlots<K: SlotOwner>(Mutex<QueueState<K>>);
+pub(crate) struct FairSlots(Mutex<QueueState>);
 
 /// A slot of an owner, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct FairSlot<K: SlotOwner>(Option<(Arc<FairSlots<K>>, K)>);
+pub(crate) struct FairSlot(Option<(Arc<FairSlots>, Beneficiary)>);
 
-type GiveSlot<K> = oneshot::Sender<FairSlot<K>>;
+type GiveSlot = oneshot::Sender<FairSlot>;
 
 /// While a slot is free, each owner that waits holds all the slots that it may hold.
 #[derive(Debug)]
-struct QueueState<K: SlotOwner> {
+struct QueueState {
     free: usize,
-    held: HeldSlots<K>,
-    cluster: TurnQueues<K>,
-    namespaces: TurnQueues<K>,
+    held: HeldSlots,
+    cluster: TurnQueues,
+    namespaces: TurnQueues,
     /// The last slot that was waited for went to a policy of the cluster.
     was_of_cluster: bool,
     /// All that wait, with those that no longer do and were not looked at since.
@@ -53,26 +41,31 @@ struct QueueState<K: SlotOwner> {
 
 /// The slots that owners hold.
 #[derive(Debug)]
-struct HeldSlots<K> {
+struct HeldSlots {
     /// Owners that hold none are absent.
-    by_owner: BTreeMap<K, usize>,
+    by_owner: BTreeMap<Beneficiary, usize>,
     /// The most slots that one owner holds.
     owner_max: usize,
 }
 
 /// The callers that wait, of owners that take turns.
 #[derive(Debug)]
-struct TurnQueues<K: SlotOwner> {
+struct TurnQueues {
     /// The queues of callers by owner; none is empty.
-    queues: BTreeMap<K, VecDeque<GiveSlot<K>>>,
+    queues: BTreeMap<Beneficiary, VecDeque<GiveSlot>>,
     /// The waiting owners in the order of their turns.
-    turns: VecDeque<K>,
+    turns: VecDeque,
+}
+
+/// Returns true for policies of the cluster, which have every second turn.
+fn is_of_cluster(owner: &Beneficiary) -> bool {
+    owner.policy_namespace().is_empty()
 }
 
 /// The least number that is queued when those that no longer wait are taken out.
 const SWEEP_MIN: usize = 64;
 
-impl<K: SlotOwner> FairSlots<K> {
+impl FairSlots {
     /// Slots for work that ends soon: one owner may hold all of them.
     pub(crate) fn new(free: usize) -> Arc<Self> {
         Self::with_owner_max(free, free)
@@ -102,7 +95,7 @@ impl<K: SlotOwner> FairSlots<K> {
     }
 
     /// Waits for a slot for `owner`.
-    pub(crate) async fn take(self: &Arc<Self>, owner: K) -> FairSlot<K> {
+    pub(crate) async fn take(self: &Arc<Self>, owner: Beneficiary) -> FairSlot {
         loop {
             let given = {
                 let mut state = self.0.lock();
@@ -119,7 +112,7 @@ impl<K: SlotOwner> FairSlots<K> {
     }
 
     /// Returns a free slot, if `owner` may have one. No caller that waits could have it.
-    pub(crate) fn try_take(self: &Arc<Self>, owner: K) -> Option<FairSlot<K>> {
+    pub(crate) fn try_take(self: &Arc<Self>, owner: Beneficiary) -> Option<FairSlot> {
         match self.0.lock().try_hold(&owner) {
             true => Some(FairSlot(Some((Arc::clone(self), owner)))),
             false => None,
@@ -132,8 +125,8 @@ impl<K: SlotOwner> FairSlots<K> {
     }
 }
 
-impl<K: SlotOwner> QueueState<K> {
-    fn try_hold(&mut self, owner: &K) -> bool {
+impl QueueState {
+    fn try_hold(&mut self, owner: &Beneficiary) -> bool {
         let may_hold = self.free > 0 && self.held.may_grow(owner);
         if may_hold {
             self.hold(owner);
@@ -141,18 +134,18 @@ impl<K: SlotOwner> QueueState<K> {
         may_hold
     }
 
-    fn hold(&mut self, owner: &K) {
+    fn hold(&mut self, owner: &Beneficiary) {
         self.free -= 1;
         self.held.add(owner);
     }
 
-    fn wait(&mut self, owner: K) -> oneshot::Receiver<FairSlot<K>> {
+    fn wait(&mut self, owner: Beneficiary) -> oneshot::Receiver<FairSlot> {
         if self.queued >= self.sweep_at {
             self.sweep();
         }
         self.queued += 1;
         let (give, given) = oneshot::channel();
-        let queues = match owner.is_of_cluster() {
+        let queues = match is_of_cluster(&owner) {
             true => &mut self.cluster,
             false => &mut self.namespaces,
         };
@@ -168,7 +161,7 @@ impl<K: SlotOwner> QueueState<K> {
     }
 
     /// Takes back an owner's slot, and gives it to the next waiting caller, if there is one that may have it.
-    fn pass_on(&mut self, owner: &K) -> Option<(K, GiveSlot<K>)> {
+    fn pass_on(&mut self, owner: &Beneficiary) -> Option<(Beneficiary, GiveSlot)> {
         self.free += 1;
         self.held.remove(owner);
         let (first, second) = match self.was_of_cluster {
@@ -177,24 +170,24 @@ impl<K: SlotOwner> QueueState<K> {
         };
         let next = first.next(&self.held);
         let (owner, give) = next.or_else(|| second.next(&self.held))?;
-        self.was_of_cluster = owner.is_of_cluster();
+        self.was_of_cluster = is_of_cluster(&owner);
         self.queued -= 1;
         self.hold(&owner);
         Some((owner, give))
     }
 }
 
-impl<K: SlotOwner> HeldSlots<K> {
-    fn may_grow(&self, owner: &K) -> bool {
+impl HeldSlots {
+    fn may_grow(&self, owner: &Beneficiary) -> bool {
         let held = self.by_owner.get(owner);
         held.is_none_or(|held| *held < self.owner_max)
     }
 
-    fn add(&mut self, owner: &K) {
+    fn add(&mut self, owner: &Beneficiary) {
         *self.by_owner.entry(owner.clone()).or_default() += 1;
     }
 
-    fn remove(&mut self, owner: &K) {
+    fn remove(&mut self, owner: &Beneficiary) {
         if let Some(held) = self.by_owner.get_mut(owner) {
             *held -= 1;
             if *held == 0 {
@@ -204,7 +197,7 @@ impl<K: SlotOwner> HeldSlots<K> {
     }
 }
 
-impl<K: SlotOwner> TurnQueues<K> {
+impl TurnQueues {
     fn new() -> Self {
         Self {
             queues: BTreeMap::new(),
@@ -212,7 +205,7 @@ impl<K: SlotOwner> TurnQueues<K> {
         }
     }
 
-    fn push(&mut self, owner: K, give: GiveSlot<K>) {
+    fn push(&mut self, owner: Beneficiary, give: GiveSlot) {
         if let Some(waiting) = self.queues.get_mut(&owner) {
             waiting.push_back(give);
         } else {
@@ -232,7 +225,7 @@ impl<K: SlotOwner> TurnQueues<K> {
     }
 
     /// Takes the next caller whose owner may hold one more slot.
-    fn next(&mut self, held: &HeldSlots<K>) -> Option<(K, GiveSlot<K>)> {
+    fn next(&mut self, held: &HeldSlots) -> Option<(Beneficiary, GiveSlot)> {
         let at = self.turns.iter().position(|owner| held.may_grow(owner))?;
         let owner = self.turns.remove(at)?;
         let waiting = self.queues.get_mut(&owner)?;
@@ -245,7 +238,7 @@ impl<K: SlotOwner> TurnQueues<K> {
     }
 }
 
-impl<K: SlotOwner> Drop for FairSlot<K> {
+impl Drop for FairSlot {
     fn drop(&mut self) {
         let mut given_back = self.0.take();
         while let Some((slots, owner)) = given_back {
@@ -266,8 +259,9 @@ mod tests {
 
     use super::*;
 
-    fn of(owner: &str) -> String {
-        owner.to_owned()
+    /// Returns the policies of a namespace, or (empty) the requests of the cluster.
+    fn of(namespace: &str) -> Beneficiary {
+        Beneficiary::of(namespace, "")
     }
 
     /// Lets each of these wait, in this order, and returns the order in which they get the only slot.

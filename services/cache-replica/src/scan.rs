@@ -2,14 +2,14 @@
 //!
 //! A slice takes about a millisecond, and a scan waits for its turn before each slice. So scans share the cores one
 //! slice at a time, however long each of them is, and a scan takes a second core only while no short query comes in.
-//! An expression that cannot be evaluated slice by slice is evaluated whole. Those of one namespace leave a core free.
+//! An expression that cannot be evaluated slice by slice is evaluated whole. Those of one beneficiary leave a core free.
 //!
 //! A large view is scanned in slices of about 512 objects. A chain's value is the values of its slices, one
 //! behind the other. A scan waits for its turn before each slice, so scans share the cores whatever their
 //! length. A scan takes a second core only if no short query came for 10 ms. All slices share one budget and
 //! one deadline. If a slice fails, the expression is evaluated whole, so that the first error in the list's
 //! order is reported. An expression that cannot be sliced (`sort_by`, an index into the list) is evaluated
-//! whole; those of one namespace leave a core free. Results of slices without parameters are remembered, so
+//! whole; those of one beneficiary leave a core free. Results of slices without parameters are remembered, so
 //! after a change only the changed slices are evaluated again. A scan holds a snapshot, and changes go on
 //! beside it.
 
@@ -28,7 +28,7 @@ use anteroom_jmespath::{Budget, Environment, EvalError, FunctionTable, MissingKe
 use anteroom_model::FactError;
 use anteroom_plan::{NoPart, SliceResult, Sliced, Whole};
 use anteroom_view::{Select, Snapshot};
-use anteroom_wire::query::Query;
+use anteroom_wire::{beneficiary::Beneficiary, query::Query};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
@@ -55,17 +55,17 @@ const PLACES_PER_CORE: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Scans {
     /// The slots for slices, one for each evaluation of a slice.
-    lanes: Arc<FairSlots<String>>,
+    lanes: Arc<FairSlots>,
     /// The most lanes that one scan has at once.
     width: usize,
-    /// The slots for evaluations over whole views, one for each core, and two at least. One namespace leaves a slot to
-    /// the others, and so does the cluster.
-    wholes: Arc<FairSlots<String>>,
+    /// The slots for evaluations over whole views, one for each core, and two at least. One beneficiary leaves a slot to
+    /// the others.
+    wholes: Arc<FairSlots>,
     /// The places of evaluations in turns for policies of namespaces. An evaluation has its place to its end, so one
-    /// namespace leaves a place to the others.
-    places: Arc<FairSlots<String>>,
+    /// beneficiary leaves a place to the others.
+    places: Arc<FairSlots>,
     /// The places for policies of the cluster, so that none waits for the end of a namespace's evaluation.
-    cluster_places: Arc<FairSlots<String>>,
+    cluster_places: Arc<FairSlots>,
     begun: Instant,
     /// The time of the last short query, in microseconds from `begun`.
     short_us: AtomicU64,
@@ -97,7 +97,7 @@ struct Progress {
 impl Scans {
     /// Returns lanes for the scans, one for each of `cores`. Without cores, no scan ends.
     pub(crate) fn new(cores: usize) -> Self {
-        // An evaluation keeps its slot to its end, so with a single slot one namespace would hold up all others.
+        // An evaluation keeps its slot to its end, so with a single slot one beneficiary would hold up all others.
         let wholes = match cores {
             0 => 0,
             cores => cores.max(2),
@@ -107,7 +107,7 @@ impl Scans {
             width: cores,
             wholes: FairSlots::leaving_one(wholes),
             places: FairSlots::leaving_one(PLACES_PER_CORE * cores.max(1)),
-            cluster_places: FairSlots::new(PLACES_PER_CORE * cores.max(1)),
+            cluster_places: FairSlots::leaving_one(PLACES_PER_CORE * cores.max(1)),
             begun: Instant::now(),
             short_us: AtomicU64::new(0),
         }
@@ -133,7 +133,7 @@ impl Scans {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Runs a scan to its end, for policies of a namespace or (empty) of the cluster. `None`: it takes an evaluation
+    /// Runs a scan to its end. `None`: it takes an evaluation
     /// over the whole list.
     ///
     /// # Errors
@@ -141,19 +141,19 @@ impl Scans {
     pub(crate) async fn run(
         &self,
         scan: &Arc<Scan>,
-        namespace: &str,
+        beneficiary: &Beneficiary,
         deadline: Deadline,
     ) -> Result<Option<Result<Bytes, FactError>>, FactError> {
         while !scan.is_over() {
             deadline.check()?;
-            let Ok(lane) = timeout(deadline.left(), self.lanes.take(namespace.to_owned())).await
+            let Ok(lane) = timeout(deadline.left(), self.lanes.take(beneficiary.clone())).await
             else {
                 return Err(deadline.exceeded());
             };
             let mut running = vec![spawn(scan, lane, Scan::step)];
             for _ in 1..self.width() {
                 // Others that wait come first.
-                let Some(lane) = self.lanes.try_take(namespace.to_owned()) else {
+                let Some(lane) = self.lanes.try_take(beneficiary.clone()) else {
                     break;
                 };
                 running.push(spawn(scan, lane, Scan::step));
@@ -162,7 +162,7 @@ impl Scans {
                 step.await.map_err(|error| unexpected(&error))?;
             }
         }
-        let lane = self.lanes.take(namespace.to_owned()).await;
+        let lane = self.lanes.take(beneficiary.clone()).await;
         let result = spawn(scan, lane, Scan::result).await;
         result.map_err(|error| unexpected(&error))
     }
@@ -173,12 +173,11 @@ impl Scans {
     /// The deadline has passed.
     pub(crate) async fn whole<R: Send + 'static>(
         &self,
-        namespace: &str,
+        beneficiary: &Beneficiary,
         deadline: Deadline,
         evaluate: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R, FactError> {
-        let Ok(turn) = timeout(deadline.left(), self.wholes.take(namespace.to_owned())).await
-        else {
+        let Ok(turn) = timeout(deadline.left(), self.wholes.take(beneficiary.clone())).await else {
             return Err(deadline.exceeded());
         };
         let span = tracing::Span::current();
@@ -192,7 +191,7 @@ impl Scans {
 
 fn spawn<R: Send + 'static>(
     scan: &Arc<Scan>,
-    lane: FairSlot<String>,
+    lane: FairSlot,
     work: fn(&Scan) -> R,
 ) -> tokio::task::JoinHandle<R> {
     let (scan, span) = (Arc::clone(scan), tracing::Span::current());

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{WireError, body::within, frame, query::Query};
+use crate::{WireError, beneficiary::Beneficiary, body::within, frame, query::Query};
 
 /// The largest request or outcome.
 const LIVE_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16 * 1024;
@@ -35,6 +35,16 @@ pub struct LiveRequest {
     /// The read is for a scan of existing objects, so it leaves room for reads of admission.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_scan: bool,
+}
+
+impl LiveRequest {
+    /// Returns the party that the read is counted for.
+    pub fn beneficiary(&self) -> Beneficiary {
+        match self.of_scan && self.policy.namespace.is_empty() {
+            true => Beneficiary::Scans,
+            false => Beneficiary::of(&self.policy.namespace, &self.review_namespace),
+        }
+    }
 }
 
 /// The target of a live read. Variables have been put in their places.

@@ -201,10 +201,7 @@ impl Evaluator {
         batch: &Arc<Batch>,
         index: usize,
     ) -> Result<Attempt, FactError> {
-        let permit = self
-            .workers
-            .take(batch.beneficiary.policy_namespace().to_owned())
-            .await;
+        let permit = self.workers.take(batch.beneficiary.clone()).await;
         let (this, batch) = (Arc::clone(self), Arc::clone(batch));
         let span = tracing::Span::current();
         let attempt = tokio::task::spawn_blocking(move || {
@@ -283,9 +280,8 @@ impl Evaluator {
                 Attempt::Cut => Err(of.deadline.exceeded()),
             }
         };
-        let namespace = batch.beneficiary.policy_namespace();
         self.scans
-            .in_turns(namespace, batch.deadline, evaluate)
+            .in_turns(&batch.beneficiary, batch.deadline, evaluate)
             .await
     }
 

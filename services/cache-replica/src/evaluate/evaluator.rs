@@ -35,7 +35,7 @@ const EVALUATIONS_PER_CORE: usize = 4;
 pub(crate) struct Evaluator {
     pub(super) budget: Budget,
     /// The slots for evaluations on worker threads.
-    pub(super) workers: Arc<FairSlots<String>>,
+    pub(super) workers: Arc<FairSlots>,
     pub(super) plans: Plans,
     pub(super) derived: Derived,
     pub(super) scans: Scans,

@@ -67,10 +67,7 @@ impl Evaluator {
         batch: &Arc<Batch>,
         index: usize,
     ) -> Result<OffloadOutcome, FactError> {
-        let permit = self
-            .workers
-            .take(batch.beneficiary.policy_namespace().to_owned())
-            .await;
+        let permit = self.workers.take(batch.beneficiary.clone()).await;
         let (this, batch) = (Arc::clone(self), Arc::clone(batch));
         let span = tracing::Span::current();
         let plan = tokio::task::spawn_blocking(move || {
@@ -130,7 +127,7 @@ impl Evaluator {
         // An error of a slice may not be the first of the list.
         let Some(result) = self
             .scans
-            .run(scan, batch.beneficiary.policy_namespace(), batch.deadline)
+            .run(scan, &batch.beneficiary, batch.deadline)
             .await?
         else {
             return self.evaluate_whole(batch, index).await;
@@ -168,9 +165,8 @@ impl Evaluator {
             this.remember(context, &result);
             result
         };
-        let namespace = batch.beneficiary.policy_namespace();
         self.scans
-            .whole(namespace, batch.deadline, evaluate)
+            .whole(&batch.beneficiary, batch.deadline, evaluate)
             .await?
     }
 }

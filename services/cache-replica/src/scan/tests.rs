@@ -157,7 +157,7 @@ async fn scans_take_turns_slice_by_slice() {
     let long = Arc::new(scan(&view, "items[].value", Budget::default(), None));
     let run = |scan: &Arc<Scan>| {
         let (scans, scan) = (Arc::clone(&scans), Arc::clone(scan));
-        tokio::spawn(async move { scans.run(&scan, "", deadline).await })
+        tokio::spawn(async move { scans.run(&scan, &Beneficiary::Scans, deadline).await })
     };
     let running = run(&long);
     tokio::task::yield_now().await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anteroom_model::FactError;
+use anteroom_wire::beneficiary::Beneficiary;
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, time::timeout};
 
@@ -15,13 +16,12 @@ use crate::{
 /// The turns of an evaluation: it has a lane for the time of a slice.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    lanes: Arc<FairSlots<String>>,
-    /// The namespace of the policies that ask; empty: policies of the cluster.
-    namespace: String,
+    lanes: Arc<FairSlots>,
+    beneficiary: Beneficiary,
     runtime: Handle,
     deadline: Deadline,
     /// The lane that it has now.
-    lane: Mutex<Option<FairSlot<String>>>,
+    lane: Mutex<Option<FairSlot>>,
 }
 
 impl Turns {
@@ -31,7 +31,7 @@ impl Turns {
         let mut lane = self.lane.lock();
         drop(lane.take());
         let turn = async {
-            let turn = self.lanes.take(self.namespace.clone());
+            let turn = self.lanes.take(self.beneficiary.clone());
             timeout(self.deadline.left(), turn).await
         };
         *lane = self.runtime.block_on(turn).ok();
@@ -48,20 +48,20 @@ impl Scans {
     /// The deadline has passed before there was a place, or the evaluation ended unexpectedly.
     pub(crate) async fn in_turns<R: Send + 'static>(
         &self,
-        namespace: &str,
+        beneficiary: &Beneficiary,
         deadline: Deadline,
         evaluate: impl FnOnce(&Turns) -> R + Send + 'static,
     ) -> Result<R, FactError> {
-        let places = match namespace.is_empty() {
-            true => &self.cluster_places,
-            false => &self.places,
+        let places = match beneficiary {
+            Beneficiary::Policies(_) => &self.places,
+            Beneficiary::Requests(_) | Beneficiary::Scans => &self.cluster_places,
         };
-        let Ok(place) = timeout(deadline.left(), places.take(namespace.to_owned())).await else {
+        let Ok(place) = timeout(deadline.left(), places.take(beneficiary.clone())).await else {
             return Err(deadline.exceeded());
         };
         let turns = Turns {
             lanes: Arc::clone(&self.lanes),
-            namespace: namespace.to_owned(),
+            beneficiary: beneficiary.clone(),
             runtime: Handle::current(),
             deadline,
             lane: Mutex::new(None),
@@ -93,7 +93,9 @@ mod tests {
         ] {
             let scans = Scans::new(lanes);
             let turns = |turns: &Turns| [turns.next(), turns.next()];
-            let had = scans.in_turns("", Deadline::after(given), turns).await;
+            let had = scans
+                .in_turns(&Beneficiary::of("", ""), Deadline::after(given), turns)
+                .await;
             assert_eq!(had, Ok([expected; 2]));
             assert_eq!(scans.lanes.free(), lanes, "given back");
         }
@@ -110,8 +112,8 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let scans = Scans::new(1);
-            let lane = scans.lanes.take(String::new()).await;
+            let scans = &Scans::new(1);
+            let lane = scans.lanes.take(Beneficiary::of("", "")).await;
             let deadline = Deadline::after(Duration::from_secs(30));
             let (begun, mut begins) = mpsc::unbounded_channel();
             let scan = |namespace: &'static str, deadline: Deadline| {
@@ -120,7 +122,8 @@ mod tests {
                     begun.send(namespace).unwrap();
                     turns.next()
                 };
-                Box::pin(scans.in_turns(namespace, deadline, evaluate))
+                let beneficiary = Beneficiary::of(namespace, "");
+                Box::pin(async move { scans.in_turns(&beneficiary, deadline, evaluate).await })
             };
             // None ends, since each that begins waits for the only lane. A scan that has a place begins when it is
             // polled, and no other does.

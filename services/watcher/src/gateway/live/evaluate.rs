@@ -5,12 +5,12 @@ use std::sync::Arc;
 use anteroom_jmespath::{Budget, Environment, EvalError, Expression, MissingKey};
 use anteroom_model::FactError;
 use anteroom_runtime::fair_quota::FairQuota;
-use anteroom_wire::{WireError, body, query::Query};
+use anteroom_wire::{WireError, beneficiary::Beneficiary, body, query::Query};
 use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
-    limits::{Beneficiary, ReadClaim, busy},
+    limits::{ReadClaim, busy},
     reader::{INLINE_BYTES_MAX, ended},
 };
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use anteroom_model::FactError;
 use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
+use anteroom_wire::beneficiary::Beneficiary;
 
-use super::limits::{Beneficiary, ReadClaim, busy};
+use super::limits::{ReadClaim, busy};
 use crate::gateway::calls::CallFault;
 
 /// Answers from this size on are large.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anteroom_model::FactError;
 use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
-use anteroom_wire::live::LiveRequest;
+use anteroom_wire::{beneficiary::Beneficiary, live::LiveRequest};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -43,17 +43,6 @@ pub(super) struct Permits {
     reads: &'static str,
 }
 
-/// The party that live reads are counted for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Beneficiary {
-    /// The policies of a namespace.
-    Policies(String),
-    /// The requests in a namespace, or (empty) of the cluster, that policies of the cluster judge.
-    Requests(String),
-    /// Scans by policies of the cluster.
-    Scans,
-}
-
 /// A read's claim to a permit: the party that it is for, and the latest time for it to begin.
 #[derive(Clone, Debug)]
 pub(super) struct ReadClaim {
@@ -63,13 +52,8 @@ pub(super) struct ReadClaim {
 
 impl ReadClaim {
     pub(super) fn of(request: &LiveRequest, deadline: Instant) -> Self {
-        let beneficiary = match &*request.policy.namespace {
-            "" if request.of_scan => Beneficiary::Scans,
-            "" => Beneficiary::Requests(request.review_namespace.clone()),
-            namespace => Beneficiary::Policies(namespace.to_owned()),
-        };
         Self {
-            beneficiary,
+            beneficiary: request.beneficiary(),
             deadline,
         }
     }

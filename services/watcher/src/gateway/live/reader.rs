@@ -8,7 +8,10 @@ use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, PolicyKind, Refusal, service_answer};
 use anteroom_runtime::fair_quota::FairPermit;
 use anteroom_seal::{Answering, AskedOf, is_question, withheld};
-use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
+use anteroom_wire::{
+    beneficiary::Beneficiary,
+    live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest},
+};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -19,7 +22,7 @@ use super::{
     evaluate::Evaluations,
     failed,
     large_answers::{AnswerPlace, LargeAnswers, check_values},
-    limits::{Beneficiary, Limits, NamespaceQuota, Permits, ReadClaim},
+    limits::{Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
     policies::Policies,
     shared_reads::SharedReads,

@@ -1,13 +1,14 @@
 //! Images, as a live read brings them.
 
 use anteroom_model::ErrorCode;
+use anteroom_wire::beneficiary::Beneficiary;
 
 use super::*;
 use crate::gateway::{
     images::{ImageRequest, RegistryArgs, tests::answer},
     live::{
         allowed::{Allowed, ReadTarget},
-        limits::{Beneficiary, ReadClaim},
+        limits::ReadClaim,
         reader::Fetch,
     },
 };
