@@ -54,7 +54,7 @@ struct TurnQueues {
     /// The queues of callers by owner; none is empty.
     queues: BTreeMap<Beneficiary, VecDeque<GiveSlot>>,
     /// The waiting owners in the order of their turns.
-    turns: VecDeque,
+    turns: VecDeque<Beneficiary>,
 }
 
 /// Returns true for policies of the cluster, which have every second turn.
@@ -339,7 +339,12 @@ mod tests {
         for (count, others) in [(1, 1), (1, 3), (2, 1), (2, 2), (2, 5), (4, 2), (4, 6)] {
             let slots = FairSlots::leaving_one(count);
             let mut waiting: Vec<_> = (0..20 * others)
-                .map(|n| (n % others, Box::pin(slots.take(format!("n{}", n % others)))))
+                .map(|n| {
+                    (
+                        n % others,
+                        Box::pin(slots.take(of(&format!("n{}", n % others)))),
+                    )
+                })
                 .collect();
             // The slots in the order in which they were got.
             let mut held = VecDeque::new();

@@ -140,7 +140,12 @@ async fn a_scan_takes_more_than_one_lane_only_while_nothing_short_is_asked() {
 fn evaluations_over_whole_views_wait_for_none_of_a_single_other_namespace() {
     for (cores, most) in [(1, 1), (2, 1), (3, 2), (8, 7)] {
         let scans = Scans::new(cores);
-        let take = |namespace: &str| scans.wholes.take(namespace.to_owned()).now_or_never();
+        let take = |namespace: &str| {
+            scans
+                .wholes
+                .take(Beneficiary::of(namespace, ""))
+                .now_or_never()
+        };
         let held: Vec<_> = std::iter::from_fn(|| take("a")).collect();
         assert_eq!(held.len(), most, "on {cores} cores");
         assert!(take("b").is_some(), "on {cores} cores");
@@ -152,7 +157,7 @@ fn evaluations_over_whole_views_wait_for_none_of_a_single_other_namespace() {
 async fn scans_take_turns_slice_by_slice() {
     let view = view();
     let scans = Arc::new(Scans::new(1));
-    let lane = scans.lanes.take(String::new()).await;
+    let lane = scans.lanes.take(Beneficiary::Scans).await;
     let deadline = Deadline::after(Duration::from_secs(60));
     let long = Arc::new(scan(&view, "items[].value", Budget::default(), None));
     let run = |scan: &Arc<Scan>| {
@@ -162,7 +167,7 @@ async fn scans_take_turns_slice_by_slice() {
     let running = run(&long);
     tokio::task::yield_now().await;
     // A later caller has its turn before the second slice.
-    let next = scans.lanes.take(String::new());
+    let next = scans.lanes.take(Beneficiary::Scans);
     tokio::pin!(next);
     assert!(futures_pending(next.as_mut()).await);
     drop(lane);
