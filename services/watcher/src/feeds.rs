@@ -58,7 +58,7 @@ use tokio::{
 use crate::{
     log_writer::{
         log_snapshot::LogSnapshot,
-        publish::{Opening, Publisher},
+        publish::{Opening, Publisher, ViewSize},
     },
     source::{apiserver::ApiServer, metrics::SourceMetrics},
 };
@@ -419,12 +419,12 @@ impl Feeder {
     /// Stops a view if the memory limit is exceeded, and feeds one again once there is room.
     fn limit_memory(&mut self, bytes_max: u64, now: Instant) {
         let publisher = &self.tools.publisher;
-        let (kept, largest) = publisher.read(|queue| queue.memory());
+        let (kept, first) = publisher.read(|queue| queue.memory());
         let feeds = self.types.values();
         let bytes = kept + feeds.map(|feed| feed.hub.lock().memory()).sum::<u64>();
         let usage = Usage {
             bytes,
-            largest,
+            first,
             // Before all references are known, no view of them is complete.
             can_resume: self.settled,
         };
@@ -458,7 +458,7 @@ impl Feeder {
             %view, bytes, bytes_max,
             "view stopped: the memory limit has no room for it; narrow it or raise `--watcher-memory-limit`"
         );
-        self.memory.shed(view, bytes, now);
+        self.memory.shed(view, ViewSize { in_quota, bytes }, now);
     }
 
     /// The source of a view that was fed again was read, or refuses to be: the next stopped view may be fed.

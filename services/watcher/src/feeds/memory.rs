@@ -3,8 +3,8 @@
 //! The rule: a part of the limit is for the process itself ([`PROCESS_BYTES`]), and a fixed amount for each entry and
 //! each reference of a policy ([`ENTRY_BYTES`]). Bodies that wait for a write take at most a quarter of the limit;
 //! then reading from the API server waits. Keys and versions cannot wait. If they take more than the rest, the
-//! largest view of the process is stopped and fails with `MemoryLimit`, one view a second, until the others fit. Once
-//! there is room again, the stopped views are fed again, one by one: [`shed_views`] chooses the view and the time.
+//! largest view of the process is stopped and fails with `MemoryLimit`, one view a second, until the others fit. Views
+//! that only policies of namespaces need are stopped before all others. Once there is room again, the stopped views are fed again, one by one: [`shed_views`] chooses the view and the time.
 
 mod shed_views;
 
@@ -21,6 +21,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use shed_views::{MemoryBudget, ShedViews};
+
+use crate::log_writer::publish::ViewSize;
 
 /// Memory of a watcher beside its views: code, connections, pages and batches under way, and freed memory that the
 /// allocator keeps for a while. Measured at lists of 50,000 objects of 2 KB.
@@ -52,8 +54,8 @@ struct Ledger {
 pub(super) struct Usage {
     /// The bytes of everything.
     pub(super) bytes: u64,
-    /// The feeder's largest view, and its bytes.
-    pub(super) largest: Option<(ViewId, u64)>,
+    /// The feeder's view that is stopped first, and its size.
+    pub(super) first: Option<(ViewId, ViewSize)>,
     /// The feeder can feed stopped views again. Until it can, it holds up no view of another feeder.
     pub(super) can_resume: bool,
 }
@@ -84,12 +86,6 @@ impl Memory {
     }
 }
 
-impl Usage {
-    fn largest_bytes(&self) -> u64 {
-        self.largest.as_ref().map_or(0, |(_, bytes)| *bytes)
-    }
-}
-
 impl MemoryAccount {
     /// Notes the memory that this many entries and references take.
     pub(crate) fn keeps(&self, entries: usize) {
@@ -104,7 +100,7 @@ impl MemoryAccount {
     pub(super) fn step(&self, bytes_max: u64, usage: Usage, now: Instant) -> Option<MemoryStep> {
         let mut ledger = self.memory.ledger.lock();
         ledger.shed.forget_stayed(now);
-        let own_largest = usage.largest.clone();
+        let own_first = usage.first.clone();
         ledger.accounts.insert(self.id, usage);
         let accounts = ledger.accounts.values();
         let budget = MemoryBudget {
@@ -124,15 +120,16 @@ impl MemoryAccount {
         if let Some((account, view)) = ledger.shed.resuming(now) {
             return (account == self.id).then(|| MemoryStep::Shed(view.clone()));
         }
-        let most = accounts.map(Usage::largest_bytes).max();
-        let (view, bytes) = own_largest?;
-        (bytes > 0 && most == Some(bytes)).then_some(MemoryStep::Shed(view))
+        let firsts = accounts.filter_map(|usage| usage.first.as_ref());
+        let first = firsts.map(|(_, size)| *size).max();
+        let (view, size) = own_first?;
+        (first == Some(size)).then_some(MemoryStep::Shed(view))
     }
 
-    /// Notes that the view is stopped, with the bytes that it takes.
-    pub(super) fn shed(&self, view: &ViewId, bytes: u64, now: Instant) {
+    /// Notes that the view of this size is stopped.
+    pub(super) fn shed(&self, view: &ViewId, size: ViewSize, now: Instant) {
         let mut ledger = self.memory.ledger.lock();
-        ledger.shed.stop(self.id, view, bytes, now);
+        ledger.shed.stop(self.id, view, size, now);
     }
 
     /// The view is fed again.
@@ -188,10 +185,17 @@ mod tests {
         ViewId::new(name)
     }
 
+    fn of_cluster(bytes: u64) -> ViewSize {
+        ViewSize {
+            in_quota: false,
+            bytes,
+        }
+    }
+
     fn usage(bytes: u64, largest: &str, largest_bytes: u64) -> Usage {
         Usage {
             bytes,
-            largest: Some((view(largest), largest_bytes)),
+            first: Some((view(largest), of_cluster(largest_bytes))),
             can_resume: true,
         }
     }
@@ -214,6 +218,35 @@ mod tests {
         assert_eq!(one.step(hundred, usage(60, "a", 50), now), shed("a"));
         drop(other);
         assert_eq!(one.step(hundred, usage(60, "a", 50), now), None);
+    }
+
+    #[test]
+    fn over_the_memory_limit_a_tenants_view_goes_before_a_larger_one_of_the_cluster() {
+        let (memory, now) = (Memory::default(), Instant::now());
+        let (one, other) = (memory.account(), memory.account());
+        let limit = PROCESS_BYTES + 100;
+        let tenants = ViewSize {
+            in_quota: true,
+            bytes: 1,
+        };
+        let of_tenant = Usage {
+            first: Some((view("b"), tenants)),
+            ..usage(1, "b", 1)
+        };
+        assert_eq!(one.step(limit, usage(100, "a", 100), now), None);
+        assert_eq!(other.step(limit, of_tenant, now), shed("b"));
+        assert_eq!(one.step(limit, usage(100, "a", 100), now), None);
+        other.shed(&view("b"), tenants, now);
+        one.shed(&view("a"), of_cluster(20), now);
+        let later = now + Duration::from_secs(5);
+        let room = || Usage {
+            can_resume: true,
+            ..Usage::default()
+        };
+        let resumed = one.step(limit, room(), later);
+        assert_eq!(resumed, Some(MemoryStep::Resume(view("a"))));
+        let smaller = other.step(limit, room(), later);
+        assert_eq!(smaller, None, "the cluster's view comes first");
     }
 
     /// Memory for entries leaves less for views, until the entries are gone.
@@ -241,7 +274,7 @@ mod tests {
         let (memory, now) = (Memory::default(), Instant::now());
         let (one, other) = (memory.account(), memory.account());
         let limit = PROCESS_BYTES + 1_000;
-        one.shed(&view("a"), 300, now);
+        one.shed(&view("a"), of_cluster(300), now);
         let later = now + Duration::from_secs(5);
         assert_eq!(one.step(limit, usage(601, "c", 601), later), None);
         let resume = Some(MemoryStep::Resume(view("a")));
@@ -256,8 +289,8 @@ mod tests {
         let (memory, now) = (Memory::default(), Instant::now());
         let (unsettled, other) = (memory.account(), memory.account());
         let limit = PROCESS_BYTES + 1_000;
-        unsettled.shed(&view("a"), 100, now);
-        other.shed(&view("b"), 200, now);
+        unsettled.shed(&view("a"), of_cluster(100), now);
+        other.shed(&view("b"), of_cluster(200), now);
         let later = now + Duration::from_secs(5);
         let waits = Usage {
             can_resume: false,
@@ -276,7 +309,7 @@ mod tests {
         let (memory, now) = (Memory::default(), Instant::now());
         let (one, other) = (memory.account(), memory.account());
         let limit = PROCESS_BYTES + 1_000;
-        one.shed(&view("a"), 300, now);
+        one.shed(&view("a"), of_cluster(300), now);
         one.resume(&view("a"), now);
         assert_eq!(other.step(limit, usage(900, "b", 900), now), None);
         assert_eq!(one.step(limit, usage(200, "a", 200), now), shed("a"));

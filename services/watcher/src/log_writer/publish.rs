@@ -22,7 +22,7 @@ use tokio::{
 
 use gather::Pace;
 pub(crate) use work::{Batch, ChangeOrigin, Incoming, ViewStats, Work, WriteHandle};
-pub(crate) use write_queue::{Opening, WriteQueue};
+pub(crate) use write_queue::{Opening, ViewSize, WriteQueue};
 
 use super::{highest::HighestPosition, lead::Leadership, metrics::BatchMetrics};
 

@@ -2,7 +2,7 @@
 //!
 //! | state of a view | ends |
 //! |---|---|
-//! | waits | when its wait is over and it fits: the smallest view is fed first |
+//! | waits | when its wait is over and it fits: the cluster's views are fed first, and of those the smallest |
 //! | resumes | when its source was read or refused, after [`RESUME_MAX`] at the latest |
 //! | resumed | when it has stayed for [`WAIT_MAX`]: then it is forgotten |
 //!
@@ -17,6 +17,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_model::ViewId;
 use tokio::time::Instant;
+
+use crate::log_writer::publish::ViewSize;
 
 /// The shortest time from stopping a view to feeding it again.
 const WAIT_MIN: Duration = Duration::from_secs(5);
@@ -40,8 +42,8 @@ pub(super) struct ShedViews {
 struct ShedView {
     /// The account of the feeder that feeds the view.
     account: u64,
-    /// The bytes that the view takes, as far as it was read.
-    bytes: u64,
+    /// The size of the view, as far as it was read.
+    size: ViewSize,
     /// Times that it was stopped.
     stops: u32,
     state: ShedState,
@@ -89,22 +91,23 @@ impl ShedView {
 
     fn may_resume(&self, budget: MemoryBudget, now: Instant) -> bool {
         let waited = now.saturating_duration_since(self.since);
-        let fits = budget.holds(self.bytes) || (waited >= WAIT_MAX && budget.holds(0));
+        let fits = budget.holds(self.size.bytes) || (waited >= WAIT_MAX && budget.holds(0));
         self.state == ShedState::Waits && waited >= self.wait() && fits
     }
 }
 
 impl ShedViews {
-    /// Notes that the view is stopped, with the bytes that it takes.
-    pub(super) fn stop(&mut self, account: u64, view: &ViewId, bytes: u64, now: Instant) {
+    /// Notes that the view of this size is stopped.
+    pub(super) fn stop(&mut self, account: u64, view: &ViewId, mut size: ViewSize, now: Instant) {
         let before = self.views.remove(view);
         let stops = before.as_ref().map_or(0, |before| before.stops);
         // While a view resumes it was read in part.
         let read_before = before.filter(|before| before.state == ShedState::Resumes);
-        let bytes = read_before.map_or(bytes, |before| before.bytes.max(bytes));
+        let bytes_before = read_before.map_or(0, |before| before.size.bytes);
+        size.bytes = size.bytes.max(bytes_before);
         let stopped = ShedView {
             account,
-            bytes,
+            size,
             stops: stops.saturating_add(1),
             state: ShedState::Waits,
             since: now,
@@ -128,8 +131,8 @@ impl ShedViews {
             .iter()
             .filter(|(_, shed)| can_resume(shed.account));
         let due = views.filter(|(_, shed)| shed.may_resume(budget, now));
-        let smallest = due.min_by_key(|(view, shed)| (shed.bytes, *view));
-        smallest.map(|(view, shed)| (shed.account, view.clone()))
+        let first = due.min_by_key(|(view, shed)| (shed.size, *view));
+        first.map(|(view, shed)| (shed.account, view.clone()))
     }
 
     /// The view is fed again.
@@ -185,6 +188,11 @@ mod tests {
         ViewId::new(name)
     }
 
+    fn of_cluster(bytes: u64) -> ViewSize {
+        let in_quota = false;
+        ViewSize { in_quota, bytes }
+    }
+
     fn budget(bytes: u64) -> MemoryBudget {
         let bytes_max = 1_000;
         MemoryBudget { bytes_max, bytes }
@@ -198,7 +206,7 @@ mod tests {
     #[test]
     fn a_view_is_fed_again_once_it_fits_with_a_tenth_to_spare() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(ACCOUNT, &view("a"), 300, now);
+        shed.stop(ACCOUNT, &view("a"), of_cluster(300), now);
         let late = now + WAIT_MIN;
         assert_eq!(next(&shed, 600, late - Duration::from_millis(1)), None);
         assert_eq!(next(&shed, 601, late), None);
@@ -208,8 +216,8 @@ mod tests {
     #[test]
     fn the_smallest_view_is_fed_first_and_the_others_wait_until_it_is_read() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(ACCOUNT, &view("a"), 300, now);
-        shed.stop(2, &view("b"), 200, now);
+        shed.stop(ACCOUNT, &view("a"), of_cluster(300), now);
+        shed.stop(2, &view("b"), of_cluster(200), now);
         let now = now + WAIT_MIN;
         assert_eq!(shed.next(budget(0), |_| true, now), Some((2, view("b"))));
         shed.resume(&view("b"), now);
@@ -224,8 +232,8 @@ mod tests {
     #[test]
     fn a_resumed_view_that_is_never_read_holds_up_others_for_a_limited_time() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(ACCOUNT, &view("a"), 300, now);
-        shed.stop(ACCOUNT, &view("b"), 200, now);
+        shed.stop(ACCOUNT, &view("a"), of_cluster(300), now);
+        shed.stop(ACCOUNT, &view("b"), of_cluster(200), now);
         let now = now + WAIT_MIN;
         shed.resume(&view("b"), now);
         let last = now + RESUME_MAX;
@@ -238,7 +246,7 @@ mod tests {
         let (mut shed, mut now) = (ShedViews::default(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..40 {
-            shed.stop(ACCOUNT, &view("a"), 300, now);
+            shed.stop(ACCOUNT, &view("a"), of_cluster(300), now);
             let stopped = now;
             while next(&shed, 0, now).is_none() {
                 now += Duration::from_secs(1);
@@ -253,15 +261,15 @@ mod tests {
     #[test]
     fn a_view_that_was_read_in_part_keeps_the_larger_size() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(ACCOUNT, &view("a"), 500, now);
+        shed.stop(ACCOUNT, &view("a"), of_cluster(500), now);
         shed.resume(&view("a"), now);
-        shed.stop(ACCOUNT, &view("a"), 100, now);
+        shed.stop(ACCOUNT, &view("a"), of_cluster(100), now);
         let late = now + WAIT_MIN * 2;
         assert_eq!(next(&shed, 401, late), None);
         assert_eq!(next(&shed, 400, late), Some(view("a")));
         shed.resume(&view("a"), late);
         shed.end_resume(&view("a"), late);
-        shed.stop(ACCOUNT, &view("a"), 100, late);
+        shed.stop(ACCOUNT, &view("a"), of_cluster(100), late);
         let later = late + WAIT_MIN * 4;
         assert_eq!(
             next(&shed, 800, later),
@@ -273,7 +281,7 @@ mod tests {
     #[test]
     fn a_view_that_may_have_shrunk_is_tried_after_the_longest_wait() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(ACCOUNT, &view("a"), 5_000, now);
+        shed.stop(ACCOUNT, &view("a"), of_cluster(5_000), now);
         let last = now + WAIT_MAX;
         assert_eq!(next(&shed, 0, last - Duration::from_millis(1)), None);
         assert_eq!(next(&shed, 901, last), None);
@@ -284,8 +292,8 @@ mod tests {
     fn a_view_that_has_stayed_is_forgotten_and_one_that_waits_is_not() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
         for name in ["a", "b"] {
-            shed.stop(ACCOUNT, &view(name), 300, now);
-            shed.stop(ACCOUNT, &view(name), 300, now);
+            shed.stop(ACCOUNT, &view(name), of_cluster(300), now);
+            shed.stop(ACCOUNT, &view(name), of_cluster(300), now);
         }
         shed.end_resume(&view("a"), now);
         let later = now + WAIT_MAX;
@@ -293,15 +301,15 @@ mod tests {
         assert_eq!(shed.views.len(), 2);
         shed.forget_stayed(later);
         assert_eq!(shed.views.keys().collect::<Vec<_>>(), [&view("b")]);
-        shed.stop(ACCOUNT, &view("a"), 300, later);
+        shed.stop(ACCOUNT, &view("a"), of_cluster(300), later);
         assert_eq!(shed.views[&view("a")].wait(), WAIT_MIN);
     }
 
     #[test]
     fn a_feeder_that_ends_leaves_no_view_that_others_wait_for() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(ACCOUNT, &view("a"), 100, now);
-        shed.stop(2, &view("b"), 200, now);
+        shed.stop(ACCOUNT, &view("a"), of_cluster(100), now);
+        shed.stop(2, &view("b"), of_cluster(200), now);
         shed.resume(&view("a"), now);
         shed.forget_account(ACCOUNT);
         assert_eq!(next(&shed, 0, now + WAIT_MIN), Some(view("b")));

@@ -54,6 +54,15 @@ pub(crate) struct Opening {
     pub age_max_ms: Option<u64>,
 }
 
+/// The memory of a view, in the order in which views go where memory is short: the greatest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ViewSize {
+    /// Only policies of namespaces need the view.
+    pub in_quota: bool,
+    /// The bytes of its keys and versions, and of bodies that wait to be written.
+    pub bytes: u64,
+}
+
 /// Everything that has to be written.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
@@ -384,20 +393,22 @@ impl WriteQueue {
         self.message_bytes_max = bytes_max;
     }
 
-    /// Returns the bytes that all views take, and the largest view with its bytes.
-    pub(crate) fn memory(&self) -> (u64, Option<(ViewId, u64)>) {
-        let views = self
-            .views
-            .iter()
-            .map(|(view, state)| (view, state.memory()));
-        let (mut all, mut largest) = (0, None);
-        for (view, bytes) in views {
-            all += bytes;
-            if largest.as_ref().is_none_or(|(_, most)| *most < bytes) && !view.is_system() {
-                largest = Some((view.clone(), bytes));
-            }
-        }
-        (all, largest)
+    /// Returns the bytes that all views take, and the size of the view that goes first where memory is short.
+    pub(crate) fn memory(&self) -> (u64, Option<(ViewId, ViewSize)>) {
+        let all = self.views.values().map(ViewWriteState::memory).sum();
+        let sizes = self.views.iter().map(|(view, state)| {
+            let bytes = state.memory();
+            (
+                view,
+                ViewSize {
+                    in_quota: state.in_quota,
+                    bytes,
+                },
+            )
+        });
+        let may_go = sizes.filter(|(view, size)| size.bytes > 0 && !view.is_system());
+        let first = may_go.max_by_key(|(_, size)| *size);
+        (all, first.map(|(view, size)| (view.clone(), size)))
     }
 
     /// Returns the bytes that the view takes.
