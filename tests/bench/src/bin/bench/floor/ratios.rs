@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     /// A turn of a side: decisions a second, p99 in the open loop, and CPU time.
-    fn turn(rate: f64, p99: f64, cpu: Value) -> Value {
+    fn turn(rate: f64, p99: f64, cpu: &Value) -> Value {
         let run = |p99: f64| {
             json!({ "load": { "decisions_per_second": rate,
                 "latency_ms": { "p50": 1.0, "p99": p99 } }, "cpu_ms_per_decision": cpu })
@@ -75,8 +75,8 @@ mod tests {
         let own = json!({ "webhook": 0.1, "webhook_replica_nats": 0.15 });
         let of_floor = json!({ "webhook": 0.05, "together": 0.1 });
         [
-            turn(ours[0], ours[1], own),
-            turn(floor[0], floor[1], of_floor),
+            turn(ours[0], ours[1], &own),
+            turn(floor[0], floor[1], &of_floor),
         ]
     }
 
