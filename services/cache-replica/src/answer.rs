@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use crate::{
     Args,
     deadline::Deadline,
-    evaluate::{Batch, Evaluator, Prepared},
+    evaluate::{Batch, Evaluator, Prepared, REQUEST_INLINE_STEPS_MAX},
     memory::ViewUsage,
     metrics::QueryMetrics,
     references::References,
@@ -142,7 +142,11 @@ impl Answerer {
         let view = view.clone();
         let batch = Batch::new(view, state, position, queries, beneficiary, deadline);
         let taken = Instant::now();
-        let inline = |prepared| self.evaluator.answer_inline(&batch, prepared);
+        let mut inline_steps = REQUEST_INLINE_STEPS_MAX;
+        let inline = |prepared| {
+            self.evaluator
+                .answer_inline(&batch, prepared, &mut inline_steps)
+        };
         let results: Vec<_> = batch.queries.iter().map(inline).collect();
         if results.iter().all(Option::is_some) {
             self.evaluator.note_short_request();

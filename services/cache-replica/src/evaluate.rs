@@ -10,4 +10,4 @@ mod offload;
 mod path;
 
 pub(crate) use batch::{Batch, Prepared};
-pub(crate) use evaluator::Evaluator;
+pub(crate) use evaluator::{Evaluator, REQUEST_INLINE_STEPS_MAX};

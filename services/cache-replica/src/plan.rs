@@ -3,7 +3,10 @@
 mod cel;
 mod per_document;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use anteroom_jmespath::{Expression, FunctionTable};
 use anteroom_model::{FactError, RetainedFields, Shape, ViewId};
@@ -38,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) expression: Expression,
     /// Equal data and parameters give an equal result.
     pub(crate) is_deterministic: bool,
+    /// The last evaluation took longer than one may where calls arrive.
+    is_long: AtomicBool,
     narrow: PerDocument<Option<Arc<Narrow>>>,
     counted: PerDocument<Option<Arc<CountedPlan>>>,
     sliced: PerDocument<Option<Arc<Sliced>>>,
@@ -56,11 +61,22 @@ impl Plan {
         Self {
             expression,
             is_deterministic,
+            is_long: AtomicBool::new(false),
             narrow: PerDocument::default(),
             counted: PerDocument::default(),
             sliced: PerDocument::default(),
             reads: PerDocument::default(),
         }
+    }
+
+    /// Returns whether the last evaluation took long.
+    pub(crate) fn is_long(&self) -> bool {
+        self.is_long.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether an evaluation took long.
+    pub(crate) fn took_long(&self, is_long: bool) {
+        self.is_long.store(is_long, Ordering::Relaxed);
     }
 
     /// The keys by which the expression looks up objects; `None`: the expression needs all objects.

@@ -143,11 +143,12 @@ impl<'v> Machine<'v> {
     }
 
     pub(crate) fn value(&mut self, program: &'v Program) -> Result<Val<'v>, EvalError> {
+        self.tools.begin();
         self.eval(program.expr())
     }
 
     fn eval(&mut self, expr: &'v Expr) -> Result<Val<'v>, EvalError> {
-        self.tools.budget.step()?;
+        self.tools.step()?;
         if self.depth == EVALUATION_DEPTH_MAX {
             return Err(EvalError::TooDeep);
         }

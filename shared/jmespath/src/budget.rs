@@ -1,6 +1,9 @@
 //! Limits on the steps, depth and memory of one evaluation.
 
-use crate::error::{BudgetKind, EvalError};
+use crate::{
+    error::{BudgetKind, EvalError},
+    node::SkippedValues,
+};
 
 /// The steps of one evaluation unless its budget says otherwise: about a second of work.
 pub const STEPS_MAX: u64 = 20_000_000;
@@ -22,7 +25,8 @@ const CONVERTED_STEP_BYTES: u64 = 8;
 /// [`EvalError::Budget`](crate::EvalError::Budget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Subexpressions evaluated, elements visited, values compared, and each 64 bytes built.
+    /// Subexpressions evaluated, elements visited, values compared, each 64 bytes built, and each 16 values of the
+    /// document skipped.
     pub steps: u64,
     /// Levels of nesting of the evaluation, and of a built value. Above [`DEPTH_MAX`] the caller
     /// answers for the size of the stack.
@@ -49,6 +53,7 @@ pub(crate) struct Meter {
     steps_left: u64,
     built_bytes_left: u64,
     depth: u32,
+    skipped: SkippedValues,
 }
 
 impl Meter {
@@ -58,6 +63,7 @@ impl Meter {
             steps_left: budget.steps,
             built_bytes_left: budget.built_bytes,
             depth: 0,
+            skipped: SkippedValues::from_now(),
         }
     }
 
@@ -124,13 +130,14 @@ impl Meter {
         over(BudgetKind::BuiltBytes, self.budget.built_bytes)
     }
 
-    /// A step, one level further down.
+    /// A step, and those for what the last ones skipped, one level further down.
     #[inline]
     pub(crate) fn enter(&mut self) -> Result<(), EvalError> {
         if self.depth >= self.budget.depth {
             return Err(over(BudgetKind::Depth, u64::from(self.budget.depth)));
         }
-        self.step()?;
+        let skipped = self.skipped.steps();
+        self.steps(1 + skipped as usize)?;
         self.depth += 1;
         Ok(())
     }

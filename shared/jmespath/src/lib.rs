@@ -68,7 +68,7 @@ pub use environment::{Environment, MissingKey, Parameters};
 pub use error::{BudgetKind, EvalError, ParseError, ParseErrorKind};
 pub use expression::Expression;
 pub use function::{Call, Function, FunctionTable, Handle, Handles, Reference, Signature, Types};
-pub use node::{Node, Number, Shape};
+pub use node::{Node, Number, Shape, SkippedValues, count_skipped, uncounted};
 pub use parser::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Limits};
 pub use scalar::Scalar;
 pub use seed::EvalSeed;

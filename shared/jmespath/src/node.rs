@@ -56,3 +56,6 @@ pub trait Node<'a>: Copy {
 }
 
 mod json;
+mod skipped;
+
+pub use skipped::{SkippedValues, count_skipped, uncounted};

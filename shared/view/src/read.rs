@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anteroom_jmespath::{Environment, EvalError, Expression};
+use anteroom_jmespath::{Budget, Environment, EvalError, Expression};
 use anteroom_model::{FactError, ResourceVersion, RetainedFields, Revision, Source};
 use anteroom_wire::{WireError, body};
 use bytes::Bytes;
@@ -118,7 +118,12 @@ impl<'a> Read<'a> {
         expression: &Expression,
         environment: &Environment<'_>,
     ) -> Result<Bytes, FactError> {
-        evaluate(self.node(), expression, environment)
+        evaluate(
+            self.node(),
+            expression,
+            environment,
+            &mut environment.budget.clone(),
+        )
     }
 
     pub(crate) fn store(self) -> &'a Store {
@@ -126,14 +131,15 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Evaluates `expression` over a document, into a body.
+/// Evaluates `expression` over a document, into a body, and reduces `left`.
 pub(crate) fn evaluate(
     node: ViewNode<'_>,
     expression: &Expression,
     environment: &Environment<'_>,
+    left: &mut Budget,
 ) -> Result<Bytes, FactError> {
     let value = expression
-        .evaluate(node, environment)
+        .evaluate_out_of(node, environment, left)
         .map_err(|error| evaluation_error(&error))?;
     body::encode_value(&value).map_err(|error| match error {
         WireError::Limit { .. } => FactError::BudgetExceeded {

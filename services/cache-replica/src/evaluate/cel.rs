@@ -12,6 +12,7 @@ use std::sync::{
 };
 
 use anteroom_cel::{Budget, EvalError, JsonError, Machine, Roots};
+use anteroom_jmespath::uncounted;
 use anteroom_model::{FactError, RetainedFields};
 use anteroom_plan::{Index, IndexKey, ListHost, PACE_OBJECTS};
 use anteroom_view::Select;
@@ -108,7 +109,8 @@ impl ListHost for Host<'_> {
         let Some(derived) = self.derived else {
             return false;
         };
-        let asked = derived.ask_index(self.asked, key, ask);
+        // An index catches up with the view for every query.
+        let asked = uncounted(|| derived.ask_index(self.asked, key, ask));
         self.has_asked.fetch_or(asked, Ordering::Relaxed);
         asked
     }
@@ -139,18 +141,26 @@ enum Attempt {
 }
 
 impl Evaluator {
-    /// Returns the result of a query in CEL, if it takes no time that another could miss.
+    /// Returns the result of a query in CEL, if it takes no time that another could miss. `inline_steps` are left for
+    /// the queries of its request.
     pub(super) fn answer_cel_inline(
         &self,
         context: CelQueryContext<'_>,
+        inline_steps: &mut u64,
     ) -> Option<Result<Bytes, FactError>> {
-        if self.verifies() || context.cel.plan.is_long() {
+        let is_long = context.cel.plan.is_long() || *inline_steps < INLINE_STEPS_MAX;
+        if self.verifies() || is_long {
             return None;
         }
         let (mut budget, _) = context.batch.deadline.limit(self.budget);
         budget.steps = budget.steps.min(INLINE_STEPS_MAX);
         let host = self.host(context.batch, EvaluationPace::Inline);
-        match self.attempt(context, budget, &host) {
+        let attempt = self.attempt(context, budget, &host);
+        *inline_steps -= match attempt {
+            Attempt::Done { steps, .. } => steps.min(INLINE_STEPS_MAX),
+            Attempt::Cut => INLINE_STEPS_MAX,
+        };
+        match attempt {
             Attempt::Done {
                 result: Err(FactError::BudgetExceeded { .. } | FactError::DeadlineExceeded { .. }),
                 ..

@@ -30,6 +30,13 @@ use crate::{
 /// beside long ones. The bound limits threads and memory.
 const EVALUATIONS_PER_CORE: usize = 4;
 
+/// Steps of an evaluation where its call arrived: a few tenths of a millisecond. Over a few objects it takes more only
+/// where the expression or an object is large.
+const INLINE_STEPS_MAX: u64 = 8_192;
+
+/// Steps of all evaluations of a request where its call arrived: about a millisecond.
+pub(crate) const REQUEST_INLINE_STEPS_MAX: u64 = 4 * INLINE_STEPS_MAX;
+
 /// Evaluates queries over any view.
 #[derive(Debug)]
 pub(crate) struct Evaluator {
@@ -85,14 +92,16 @@ impl Evaluator {
         self.memo.bytes() + self.plans.bytes() + self.pieces.bytes()
     }
 
-    /// Returns the result of a query if the evaluation is too short to delay further queries.
+    /// Returns the result of a query if the evaluation is too short to delay further queries. `inline_steps` are left
+    /// for the queries of its request, of [`REQUEST_INLINE_STEPS_MAX`] at first.
     pub(crate) fn answer_inline(
         &self,
         batch: &Batch,
         prepared: &Prepared,
+        inline_steps: &mut u64,
     ) -> Option<Result<Bytes, FactError>> {
         if let Some(context) = CelQueryContext::of(batch, prepared) {
-            return self.answer_cel_inline(context);
+            return self.answer_cel_inline(context, inline_steps);
         }
         let context = match batch.context(prepared) {
             Ok(context) => context,
@@ -105,7 +114,7 @@ impl Evaluator {
         }
         let mut facts = QueryFacts::new(self, context);
         match AnswerPath::choose(Stage::Arrival, &mut facts) {
-            AnswerPath::Inline => Some(self.evaluate_over(context, facts.found.as_ref())),
+            AnswerPath::Inline => self.evaluate_inline(context, facts.found.as_ref(), inline_steps),
             AnswerPath::Remembered => facts.remembered,
             AnswerPath::Offloaded | AnswerPath::Sliced | AnswerPath::Whole => None,
         }
@@ -116,42 +125,86 @@ impl Evaluator {
         self.scans.short();
     }
 
+    /// Evaluates a query over few objects where its call arrived. `None`: it takes more steps than it may there,
+    /// whatever the number of objects.
+    fn evaluate_inline(
+        &self,
+        context: QueryContext<'_>,
+        found: Option<&IndexHits>,
+        inline_steps: &mut u64,
+    ) -> Option<Result<Bytes, FactError>> {
+        if context.plan.is_long() || *inline_steps < INLINE_STEPS_MAX {
+            return None;
+        }
+        let (budget, _) = context.deadline().limit(self.budget);
+        let steps = budget.steps.min(INLINE_STEPS_MAX);
+        let mut left = Budget { steps, ..budget };
+        let result = self.evaluate_within(context, found, &mut left);
+        *inline_steps -= steps - left.steps;
+        if matches!(result, Err(FactError::BudgetExceeded { .. })) {
+            context.plan.took_long(true);
+            return None;
+        }
+        self.note_evaluated(context, found);
+        Some(result)
+    }
+
     /// Evaluates a query over the objects `found`, or over all selected objects.
     pub(super) fn evaluate_over(
         &self,
         context: QueryContext<'_>,
         found: Option<&IndexHits>,
     ) -> Result<Bytes, FactError> {
-        let QueryContext { plan, select, .. } = context;
         let (budget, is_shortened) = context.deadline().limit(self.budget);
-        let environment = context.environment(self.plans.functions(), budget);
-        let read = context.read();
-        let all = || {
-            let selected = select.apply(read)?;
-            selected.evaluate(&plan.expression, &environment)
-        };
-        let few = |found: &IndexHits| {
-            let few = select.among(read, found.objects.iter())?;
-            Some(match &found.rewritten {
-                None => few.evaluate(&plan.expression, &environment),
-                Some(rewritten) => {
-                    let parameters = rewritten.parameters(environment.parameters);
-                    let environment = environment.with_parameters(&parameters);
-                    few.evaluate(&rewritten.plan().expression, &environment)
-                }
-            })
-        };
-        context.examines(found.map(|found| found.objects.len()));
-        let result = match found.and_then(few) {
-            None => all(),
-            Some(result) if self.is_verified() => self.verified(context, result, all()),
-            Some(result) => result,
-        };
-        self.metrics.evaluated();
+        let mut left = budget;
+        let result = self.evaluate_within(context, found, &mut left);
+        let steps = budget.steps - left.steps;
+        context.plan.took_long(steps > INLINE_STEPS_MAX);
+        self.note_evaluated(context, found);
         if is_shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
             return Err(context.deadline().exceeded());
         }
         result
+    }
+
+    fn note_evaluated(&self, context: QueryContext<'_>, found: Option<&IndexHits>) {
+        context.examines(found.map(|found| found.objects.len()));
+        self.metrics.evaluated();
+    }
+
+    /// Evaluates a query over the objects `found`, or over all selected objects, and reduces `left`.
+    fn evaluate_within(
+        &self,
+        context: QueryContext<'_>,
+        found: Option<&IndexHits>,
+        left: &mut Budget,
+    ) -> Result<Bytes, FactError> {
+        let QueryContext { plan, select, .. } = context;
+        let environment = context.environment(self.plans.functions(), *left);
+        let read = context.read();
+        let all = |left: &mut Budget| {
+            let selected = select.apply(read)?;
+            selected.evaluate_out_of(&plan.expression, &environment, left)
+        };
+        let few = |found: &IndexHits, left: &mut Budget| {
+            let few = select.among(read, found.objects.iter())?;
+            Some(match &found.rewritten {
+                None => few.evaluate_out_of(&plan.expression, &environment, left),
+                Some(rewritten) => {
+                    let parameters = rewritten.parameters(environment.parameters);
+                    let environment = environment.with_parameters(&parameters);
+                    few.evaluate_out_of(&rewritten.plan().expression, &environment, left)
+                }
+            })
+        };
+        match found.and_then(|found| few(found, left)) {
+            None => all(left),
+            Some(result) if self.is_verified() => {
+                let all = all(&mut environment.budget.clone());
+                self.verified(context, result, all)
+            }
+            Some(result) => result,
+        }
     }
 
     /// Returns the result of an equal query over the same content.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use anteroom_cache_replica::Args;
 use anteroom_jmespath::{Environment, Expression};
 use anteroom_model::{FactError, Incarnation, Revision};
-use anteroom_wire::{body, query::QueryRequest};
+use anteroom_wire::{
+    body,
+    query::{Query, QueryRequest},
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -184,6 +187,46 @@ async fn a_result_is_remembered_unless_it_was_evaluated_inline() {
         assert_eq!(hits, if kept { 2 } else { 0 });
         assert_eq!(harness.count("anteroom_query_evaluations"), 3 - hits);
     }
+}
+
+/// An object is small, and what an expression makes of it is not.
+#[tokio::test(start_paused = true)]
+async fn a_query_that_takes_many_steps_is_evaluated_on_a_worker_however_few_its_objects_are() {
+    let harness = Harness::with_ingresses(1, args()).await;
+    let doubled = " | [@, @][]".repeat(14);
+    let long = format!("items{doubled} | length(@)");
+    for _ in 0..3 {
+        assert_eq!(harness.value(&long).await, json!(1 << 14));
+    }
+    assert_eq!(harness.count("anteroom_query_evaluations"), 1);
+    let hits = harness.count("anteroom_query_memo_hits");
+    assert_eq!(hits, 2, "only results of workers are remembered");
+}
+
+/// One request has a limited time where it arrives, in whatever number of queries.
+#[tokio::test(start_paused = true)]
+async fn the_queries_of_a_request_have_few_steps_together_where_they_arrive() {
+    let harness = Harness::with_ingresses(1, args()).await;
+    let queries = (0..64).map(|n| {
+        let doubled = " | [@, @][]".repeat(9);
+        Query {
+            expression: format!("items{doubled} | length(@) == `{n}`"),
+            ..Query::default()
+        }
+    });
+    let request = QueryRequest {
+        queries: queries.collect(),
+        ..QueryRequest::default()
+    };
+    for _ in 0..2 {
+        let reply = harness.ask(&request).await.unwrap().unwrap();
+        assert!(reply.results.iter().all(Result::is_ok));
+    }
+    let hits = harness.count("anteroom_query_memo_hits");
+    assert!(
+        (30..64).contains(&hits),
+        "{hits}: some are inline, and most are not"
+    );
 }
 
 #[derive(Clone, Debug)]

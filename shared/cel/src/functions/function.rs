@@ -1,6 +1,7 @@
 //! A function, and what it works with.
 
 use anteroom_functions::bounded_regex::BoundedRegex;
+use anteroom_jmespath::SkippedValues;
 
 use crate::{
     budget::Budget,
@@ -71,6 +72,7 @@ pub(crate) struct Tools {
     /// The arrival was asked for.
     pub(crate) depends_on_arrival: bool,
     pub(super) draws: Draws,
+    skipped: SkippedValues,
 }
 
 impl Tools {
@@ -81,7 +83,20 @@ impl Tools {
             arrival: None,
             depends_on_arrival: false,
             draws: Draws::default(),
+            skipped: SkippedValues::from_now(),
         }
+    }
+
+    /// An evaluation begins, perhaps on another thread than the last.
+    pub(crate) fn begin(&mut self) {
+        self.skipped = SkippedValues::from_now();
+    }
+
+    /// Charges a step, and those for what the last ones skipped.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Result<(), EvalError> {
+        let skipped = self.skipped.steps();
+        self.budget.steps(1 + skipped)
     }
 }
 

@@ -228,20 +228,28 @@ fn sort<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
 }
 
 /// In the order of the keys; what has the same key stays in the order that it is in.
+///
+/// A merge sort of our own: that of the standard library may panic where an order is not total, as that of NaN, and
+/// where a comparison fails.
 pub(super) fn sorted<'v, T>(
     call: &mut CallContext<'_>,
     mut keyed: Vec<(Val<'v>, T)>,
 ) -> Result<Vec<(Val<'v>, T)>, EvalError> {
-    let mut failed = None;
-    keyed.sort_by(|(left, _), (right, _)| match failed {
-        Some(_) => Ordering::Equal,
-        None => order(call, left, right).unwrap_or_else(|error| {
-            failed = Some(error);
-            Ordering::Equal
-        }),
-    });
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(keyed),
+    if keyed.len() < 2 {
+        return Ok(keyed);
     }
+    let length = keyed.len();
+    let right = keyed.split_off(length / 2);
+    let mut left = sorted(call, keyed)?.into_iter().peekable();
+    let mut right = sorted(call, right)?.into_iter().peekable();
+    let mut merged = Vec::with_capacity(length);
+    while let (Some((first, _)), Some((second, _))) = (left.peek(), right.peek()) {
+        merged.extend(match order(call, second, first)?.is_lt() {
+            true => right.next(),
+            false => left.next(),
+        });
+    }
+    merged.extend(left);
+    merged.extend(right);
+    Ok(merged)
 }

@@ -200,6 +200,30 @@ fn built_bytes_are_limited_at_the_edge() {
     assert_eq!(with(1), Err(EvalError::Bytes));
 }
 
+/// The sort of the standard library panics where a comparison fails halfway, or where the order is not total.
+#[test]
+fn a_sort_that_runs_out_of_steps_or_has_no_total_order_never_panics() {
+    let mixed: Vec<_> = (0..64).map(|n| (n * 37 % 64).to_string()).collect();
+    let program = compiled(&format!("[{}].sort()[63] == 63", mixed.join(", ")));
+    let outcomes = (0..2_000).map(|steps| {
+        let budget = Budget {
+            steps,
+            ..Budget::default()
+        };
+        Machine::new(Roots::default(), &[], budget).truth(&program)
+    });
+    let (done, failed): (Vec<_>, Vec<_>) = outcomes.partition(Result::is_ok);
+    assert!(done.len() > 100 && failed.len() > 100);
+    assert!(failed.iter().all(|failed| *failed == Err(EvalError::Steps)));
+    let mut with_nan = mixed;
+    for at in (0..64).step_by(3) {
+        with_nan[at] = "double('NaN')".to_owned();
+    }
+    let program = compiled(&format!("[{}].sort().size() == 64", with_nan.join(", ")));
+    let found = Machine::new(Roots::default(), &[], Budget::default()).truth(&program);
+    assert_eq!(found, Ok(true));
+}
+
 /// Runs on a stack as small as those that evaluations run on.
 fn on_small_stack(run: impl FnOnce() + Send + 'static) {
     let builder = std::thread::Builder::new().stack_size(2 * 1024 * 1024);

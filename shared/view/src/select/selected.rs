@@ -1,6 +1,6 @@
 //! The part of a view that was selected, and how it is read.
 
-use anteroom_jmespath::{Environment, Expression};
+use anteroom_jmespath::{Budget, Environment, Expression};
 use anteroom_model::{FactError, GroupVersionResource, ObjectKey, Shape, Source};
 use anteroom_wire::{
     body::BodyNode,
@@ -98,9 +98,22 @@ impl<'a> Selected<'a> {
         expression: &Expression,
         environment: &Environment<'_>,
     ) -> Result<Bytes, FactError> {
-        let mut environment = *environment;
-        environment.budget.steps = environment.budget.steps.saturating_sub(self.looked_at);
-        evaluate(self.node(), expression, &environment)
+        self.evaluate_out_of(expression, environment, &mut environment.budget.clone())
+    }
+
+    /// Evaluates `expression` as [`Self::evaluate`] does, with `left` in place of the environment's budget, and reduces
+    /// `left`.
+    ///
+    /// # Errors
+    /// Fails as [`Read::evaluate`](crate::Read::evaluate) does.
+    pub fn evaluate_out_of(
+        &self,
+        expression: &Expression,
+        environment: &Environment<'_>,
+        left: &mut Budget,
+    ) -> Result<Bytes, FactError> {
+        left.steps = left.steps.saturating_sub(self.looked_at);
+        evaluate(self.node(), expression, environment, left)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Nothing here trusts a byte: whatever is malformed or cut short is `None`.
 
+use anteroom_jmespath::count_skipped;
+
 /// The first part of a value: a scalar whole, or what a container holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ValueHead<'a> {
@@ -77,9 +79,11 @@ pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
     // Values still to be skipped. It cannot overflow: `at` grows with every value, and a value adds
     // less than 2³³.
     let mut pending = 1_usize;
+    let mut values = 0;
     while pending != 0 {
         // `at` may have run past the end here: that is noticed now, or at the very end.
         let step = STEPS[usize::from(*bytes.get(at)?)];
+        values += 1;
         at += usize::from(step.bytes);
         pending = pending - 1 + usize::from(step.values);
         if step.length_bytes != 0 {
@@ -88,6 +92,7 @@ pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
             pending += more_values;
         }
     }
+    count_skipped(values);
     bytes.get(at..)
 }
 
