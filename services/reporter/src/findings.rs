@@ -1,7 +1,8 @@
 //! The findings on each object that some policy matches, and the objects with new findings. Pure.
 //!
-//! Objects are held up to a [limit](Limits): beyond it, the objects with the last UIDs of the namespace that takes the
-//! most are left out. So the same unchanged objects are always left out, whatever the order in which they are met.
+//! Objects are held up to [limits](Limits): beyond a limit, the objects with the last UIDs of the namespace that takes
+//! the most of it are left out. So the same unchanged objects are always left out, whatever the order in which they are
+//! met.
 
 mod interned;
 mod left_out;
@@ -17,9 +18,9 @@ use std::{
 use anteroom_model::{ObjectKey, ViewId};
 
 use self::{
-    interned::{Internable, Interned},
+    interned::Interned,
     left_out::LeftOutObjects,
-    shares::Shares,
+    shares::{Exceeded, Shares},
 };
 use crate::{
     report::{ReportedSince, named},
@@ -81,12 +82,6 @@ impl ObjectFindings {
         let texts = self.subject.uid.len() + self.subject.name.len();
         size_of::<Self>() + texts + self.findings.len() * size_of::<Finding>()
     }
-
-    /// The bytes of the findings and their results, as if no other object shared these.
-    fn bytes_alone(&self) -> usize {
-        let results = self.findings.iter().map(|finding| finding.result.bytes());
-        self.bytes() + results.sum::<usize>()
-    }
 }
 
 /// The limits of the findings in memory.
@@ -114,11 +109,10 @@ pub(crate) struct Findings {
     objects: BTreeMap<Arc<str>, ObjectFindings>,
     /// The bytes that all objects take, without the results.
     bytes: usize,
-    /// Each result once, however many objects have it.
-    results: Interned<RuleResult>,
     scans: HashSet<Arc<PolicyScan>>,
     /// Texts that subjects share: kinds, versions and namespaces.
     texts: Interned<str>,
+    /// The parts of the namespaces, and their results.
     shares: Shares,
     left_out: LeftOutObjects,
     /// Objects that changed since they were last taken, or that are gone.
@@ -172,6 +166,7 @@ impl Findings {
             subject: self.shared(subject),
             findings: Vec::new(),
         });
+        let namespace = &of_object.subject.namespace;
         let range = of_object.range(&scan);
         let known = &of_object.findings[range.clone()];
         let same =
@@ -180,12 +175,12 @@ impl Findings {
             .into_iter()
             .map(|result| match same(&result) {
                 Some(known) => Finding {
-                    result: self.results.take(&known.result),
+                    result: self.shares.hold(namespace, &known.result),
                     ..known.clone()
                 },
                 None => Finding {
                     scan: Arc::clone(&scan),
-                    result: self.results.take(&result),
+                    result: self.shares.hold(namespace, &Arc::new(result)),
                     since_s: now_s,
                     is_new: true,
                 },
@@ -194,7 +189,7 @@ impl Findings {
         let (more, less) = (findings.len(), range.len());
         of_object.findings.reserve_exact(more.saturating_sub(less));
         for gone in of_object.findings.splice(range, findings) {
-            self.results.release(&gone.result);
+            self.shares.release(namespace, &gone.result);
         }
         if !self.changed.contains(&of_object.subject) {
             self.changed.insert(of_object.subject.clone());
@@ -238,10 +233,11 @@ impl Findings {
         let Some(mut of_object) = self.take(uid) else {
             return;
         };
+        let namespace = &of_object.subject.namespace;
         let gone = of_object
             .findings
             .extract_if(.., |finding| is_gone(&finding.scan));
-        gone.for_each(|finding| self.results.release(&finding.result));
+        gone.for_each(|finding| self.shares.release(namespace, &finding.result));
         of_object.findings.shrink_to_fit();
         match of_object.findings.is_empty() {
             true => self.gone(&of_object.subject),
@@ -255,7 +251,7 @@ impl Findings {
     fn keep(&mut self, of_object: ObjectFindings) {
         let ReportSubject { namespace, uid, .. } = &of_object.subject;
         self.bytes += of_object.bytes();
-        self.shares.add(namespace, uid, of_object.bytes_alone());
+        self.shares.add(namespace, uid, of_object.bytes());
         self.objects.insert(Arc::clone(uid), of_object);
     }
 
@@ -264,25 +260,34 @@ impl Findings {
         let of_object = self.objects.remove(uid)?;
         let namespace = &of_object.subject.namespace;
         self.bytes = self.bytes.saturating_sub(of_object.bytes());
-        self.shares.remove(namespace, uid, of_object.bytes_alone());
+        self.shares.remove(namespace, uid, of_object.bytes());
         Some(of_object)
     }
 
     /// Returns the bytes of all findings, about.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.results.bytes() + self.texts.bytes()
+        self.bytes + self.shares.results().bytes() + self.texts.bytes()
+    }
+
+    /// Returns a limit that does not hold.
+    fn exceeded(&self) -> Option<Exceeded> {
+        if self.objects.len() > self.limits.objects_max {
+            return Some(Exceeded::Objects);
+        }
+        (self.bytes() > self.limits.bytes_max).then_some(Exceeded::Bytes)
     }
 
     /// Leaves out the last objects of the namespaces that take the most until the limits hold.
     fn hold_limits(&mut self) {
-        while self.objects.len() > self.limits.objects_max || self.bytes() > self.limits.bytes_max {
-            let last = self.shares.leave_out_last();
+        while let Some(exceeded) = self.exceeded() {
+            let last = self.shares.leave_out_last(exceeded);
             let Some(of_object) = last.and_then(|uid| self.take(&uid)) else {
                 return;
             };
+            let ReportSubject { namespace, uid, .. } = &of_object.subject;
             for finding in &of_object.findings {
-                self.left_out.put(&of_object.subject.uid, &finding.scan);
-                self.results.release(&finding.result);
+                self.left_out.put(uid, &finding.scan);
+                self.shares.release(namespace, &finding.result);
             }
             self.gone(&of_object.subject);
         }

@@ -9,28 +9,17 @@ const ENTRY_BYTES: usize = 2 * size_of::<String>();
 
 /// A value that can be shared.
 pub(super) trait Internable: Eq + Hash {
-    /// Returns the value as a shared one.
-    fn share(&self) -> Arc<Self>;
-
     /// The approximate bytes of the value in memory.
     fn bytes(&self) -> usize;
 }
 
 impl Internable for str {
-    fn share(&self) -> Arc<Self> {
-        Arc::from(self)
-    }
-
     fn bytes(&self) -> usize {
         self.len()
     }
 }
 
 impl Internable for RuleResult {
-    fn share(&self) -> Arc<Self> {
-        Arc::new(self.clone())
-    }
-
     fn bytes(&self) -> usize {
         let properties = self.properties.iter().flat_map(|all| all.iter());
         let properties = properties.map(|(name, value)| name.len() + value.len() + ENTRY_BYTES);
@@ -56,16 +45,14 @@ impl<T: ?Sized> Default for Interned<T> {
 
 impl<T: ?Sized + Internable> Interned<T> {
     /// Returns the shared value, with a further holder until [`Self::release`].
-    pub(super) fn take(&mut self, value: &T) -> Arc<T> {
+    pub(super) fn take(&mut self, value: &Arc<T>) -> Arc<T> {
         if let Some((shared, count)) = self.held.get_mut(value) {
             *count += 1;
             return Arc::clone(shared);
         }
-        let shared = value.share();
-        self.bytes += shared.bytes();
-        self.held
-            .insert(Arc::clone(&shared), (Arc::clone(&shared), 1));
-        shared
+        self.bytes += value.bytes();
+        self.held.insert(Arc::clone(value), (Arc::clone(value), 1));
+        Arc::clone(value)
     }
 
     /// Removes a holder of the value. The last holder removes the value.

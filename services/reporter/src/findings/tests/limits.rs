@@ -121,7 +121,7 @@ fn results_that_objects_share_are_held_once() {
         "{one} {}",
         findings.bytes()
     );
-    assert_eq!(findings.results.len(), 1);
+    assert_eq!(findings.shares.results().len(), 1);
     assert!(Arc::ptr_eq(
         &findings.of_object("a").unwrap().findings[0].result,
         &findings.of_object("b").unwrap().findings[0].result,
@@ -132,7 +132,7 @@ fn results_that_objects_share_are_held_once() {
     assert_eq!(
         (
             findings.bytes(),
-            findings.results.len(),
+            findings.shares.results().len(),
             findings.texts.len()
         ),
         (0, 0, 0)
@@ -207,6 +207,61 @@ fn a_namespace_with_long_messages_leaves_out_its_own_objects_alone() {
     assert!(findings.bytes() <= 20_000);
 }
 
+/// The namespace, the number of its objects, the message of each, and whether all of them are held at the limit.
+type Tenant = (&'static str, usize, fn(usize) -> String, bool);
+
+#[test]
+fn at_each_limit_the_namespace_that_really_takes_the_most_of_it_leaves_out_its_objects() {
+    let short: fn(usize) -> String = |_| "m".into();
+    let same: fn(usize) -> String = |_| "m".repeat(1_000);
+    let own: fn(usize) -> String = |n| format!("own {n:01000}");
+    let common: fn(usize) -> String = |n| format!("common {n:01000}");
+    let cases: [(&str, usize, usize, &[Tenant]); 3] = [
+        (
+            "one message of many objects counts once",
+            usize::MAX,
+            80_000,
+            &[("same", 100, same, true), ("own", 65, own, false)],
+        ),
+        (
+            "messages count for each of the namespaces that have them",
+            usize::MAX,
+            90_000,
+            &[
+                ("a", 60, common, false),
+                ("b", 60, common, false),
+                ("own", 20, own, true),
+            ],
+        ),
+        (
+            "of objects, a namespace with few large ones takes least",
+            10,
+            usize::MAX,
+            &[("own", 3, own, true), ("short", 20, short, false)],
+        ),
+    ];
+    for (case, objects_max, bytes_max, tenants) in cases {
+        let mut findings = limited(objects_max, bytes_max);
+        for (namespace, objects, message, _) in tenants {
+            for n in 0..*objects {
+                let mut one = result("r", ReportOutcome::Fail);
+                one.message = message(n).into();
+                let subject = within(namespace, &format!("{namespace}{n:03}"));
+                findings.put(&subject, &scan("p"), vec![one], 1);
+            }
+        }
+        assert!(findings.left_out() > 0, "{case}");
+        for (namespace, objects, _, is_whole) in tenants {
+            let held = uids_within(&findings, namespace).len();
+            assert_eq!(
+                held == *objects,
+                *is_whole,
+                "{case}: {namespace} has {held}"
+            );
+        }
+    }
+}
+
 /// An object, a policy, and how long what it says is; 0: it says nothing.
 type Put = (u8, u8, usize);
 
@@ -216,6 +271,91 @@ fn put(findings: &mut Findings, (object, policy, length): Put) {
     let results = if length == 0 { Vec::new() } else { vec![one] };
     let (subject, scan) = (subject(&format!("{object:03}")), scan(&policy.to_string()));
     findings.put(&subject, &scan, results, 1);
+}
+
+/// A namespace, an object in it, a policy, and the length of its message; 0: it says nothing.
+type Change = (u8, u8, u8, usize);
+
+/// A plain model of the findings, which counts everything anew after each change.
+#[derive(Default)]
+struct Recount {
+    /// The lengths of the messages by namespace and object, and by policy.
+    objects: BTreeMap<(u8, u8), BTreeMap<u8, usize>>,
+    /// Each namespace leaves out this object and those after it.
+    horizons: BTreeMap<u8, u8>,
+}
+
+impl Recount {
+    fn uid((namespace, object): (u8, u8)) -> String {
+        format!("{namespace}-{object}")
+    }
+
+    /// The bytes of the objects of these namespaces, with each result once.
+    fn bytes(&self, is_counted: impl Fn(u8) -> bool) -> usize {
+        let counted = self.objects.iter().filter(|(key, _)| is_counted(key.0));
+        let of_object = |(key, lengths): (&(u8, u8), &BTreeMap<u8, usize>)| {
+            let texts = 2 * Self::uid(*key).len();
+            size_of::<ObjectFindings>() + texts + lengths.len() * size_of::<Finding>()
+        };
+        let objects: usize = counted.clone().map(of_object).sum();
+        let lengths: BTreeSet<usize> = counted
+            .flat_map(|(_, lengths)| lengths.values().copied())
+            .collect();
+        let results = lengths
+            .iter()
+            .map(|length| size_of::<RuleResult>() + 1 + length);
+        objects + results.sum::<usize>()
+    }
+
+    /// The bytes of everything.
+    fn all_bytes(&self) -> usize {
+        let namespaces: BTreeSet<u8> = self.objects.keys().map(|key| key.0).collect();
+        let texts = match namespaces.len() {
+            0 => 0,
+            some => "v1Pod".len() + "n0".len() * some,
+        };
+        self.bytes(|_| true) + texts
+    }
+
+    /// The namespaces in the order of their objects, and of their bytes.
+    fn orders(&self) -> [Vec<(usize, u8)>; 2] {
+        let namespaces: BTreeSet<u8> = self.objects.keys().map(|key| key.0).collect();
+        let count = |namespace: u8| self.objects.keys().filter(|key| key.0 == namespace).count();
+        let bytes = |namespace: u8| self.bytes(|counted| counted == namespace);
+        let by_objects = namespaces.iter().map(|one| (count(*one), *one));
+        let by_bytes = namespaces.iter().map(|one| (bytes(*one), *one));
+        let mut orders = [by_objects.collect::<Vec<_>>(), by_bytes.collect()];
+        orders.iter_mut().for_each(|order| order.sort_unstable());
+        orders
+    }
+
+    fn change(&mut self, (namespace, object, policy, length): Change, limits: Limits) {
+        let horizon = self.horizons.get(&namespace);
+        let key = (namespace, object);
+        if length == 0 {
+            self.objects.entry(key).or_default().remove(&policy);
+            self.objects.retain(|_, lengths| !lengths.is_empty());
+        } else if horizon.is_none_or(|horizon| object < *horizon) {
+            self.objects.entry(key).or_default().insert(policy, length);
+        }
+        loop {
+            let [by_objects, by_bytes] = self.orders();
+            let order = match self.objects.len() > limits.objects_max {
+                true => by_objects,
+                false if self.all_bytes() > limits.bytes_max => by_bytes,
+                false => return,
+            };
+            let most = order.last().unwrap().1;
+            let last = *self
+                .objects
+                .range((most, 0)..=(most, u8::MAX))
+                .next_back()
+                .unwrap()
+                .0;
+            self.objects.remove(&last);
+            self.horizons.insert(most, last.1);
+        }
+    }
 }
 
 proptest! {
@@ -269,5 +409,36 @@ proptest! {
         let mut shuffled = objects.clone();
         shuffled.sort_by_key(|one| xxhash_rust::xxh3::xxh3_64_with_seed(format!("{one:?}").as_bytes(), order));
         prop_assert_eq!(left(&shuffled), left(&objects));
+    }
+
+    /// After each change, the parts are those of a plain recount, and the same namespaces have left out objects.
+    #[test]
+    fn parts_and_left_out_objects_are_those_of_a_plain_recount(
+        changes in prop::collection::vec((0..4_u8, 0..8_u8, 0..3_u8, 0..40_usize), 1..80),
+        objects_max in 1..30_usize,
+        bytes_max in 500..8_000_usize,
+    ) {
+        let mut findings = limited(objects_max, bytes_max);
+        let mut recount = Recount::default();
+        for (nth, change) in changes.into_iter().enumerate() {
+            let (namespace, object, policy, length) = change;
+            let subject = within(&format!("n{namespace}"), &Recount::uid((namespace, object)));
+            let mut one = result("r", ReportOutcome::Fail);
+            one.message = "m".repeat(length).into();
+            let results = if length == 0 { Vec::new() } else { vec![one] };
+            findings.put(&subject, &scan(&policy.to_string()), results, 1);
+            recount.change(change, findings.limits);
+            if nth % 8 == 7 && findings.reopen() {
+                recount.horizons.clear();
+            }
+            let orders = recount.orders().map(|order| {
+                let named = |(number, of): (usize, u8)| (number, Arc::<str>::from(format!("n{of}")));
+                order.into_iter().map(named).collect::<Vec<_>>()
+            });
+            prop_assert_eq!(findings.shares.orders(), orders);
+            prop_assert_eq!(findings.bytes(), recount.all_bytes());
+            let held: Vec<String> = recount.objects.keys().copied().map(Recount::uid).collect();
+            prop_assert_eq!(uids(&findings), held);
+        }
     }
 }
