@@ -44,6 +44,12 @@ pub(crate) use turns::Turns;
 /// The approximate number of objects in a slice, which ends with a whole stretch.
 pub(crate) const SLICE_OBJECTS: usize = 512;
 
+/// Steps after which a slice leaves its other stretches to a later turn: some milliseconds.
+const SLICE_STEPS_MAX: u64 = 200_000;
+
+/// The most steps of a stretch in a turn. An expression that takes more over so few objects is evaluated whole.
+const STRETCH_STEPS_MAX: u64 = 1_000_000;
+
 /// For how long no short query has come in before a scan takes more than one core.
 const LULL: Duration = Duration::from_millis(10);
 
@@ -88,6 +94,8 @@ pub(crate) struct Scan {
 #[derive(Debug)]
 struct Progress {
     next: usize,
+    /// The rests of slices that took many steps.
+    rests: Vec<(usize, usize)>,
     left: Budget,
     /// The results, one for each stretch.
     parts: Vec<Option<SliceResult>>,
@@ -245,6 +253,7 @@ impl Scan {
             slices,
             progress: Mutex::new(Progress {
                 next: 0,
+                rests: Vec::new(),
                 left: budget,
                 parts,
                 fault: None,
@@ -261,36 +270,45 @@ impl Scan {
     /// Returns true if no slice is left to begin with.
     pub(crate) fn is_over(&self) -> bool {
         let progress = self.progress.lock();
-        progress.fault.is_some() || progress.next >= self.slices.len()
+        let has_begun_all = progress.next >= self.slices.len() && progress.rests.is_empty();
+        progress.fault.is_some() || has_begun_all
     }
 
-    /// Evaluates the next slice.
+    /// Evaluates the next slice, or as much of it as may be in a turn.
     pub(crate) fn step(&self) {
-        let (begin, end) = {
-            let mut progress = self.progress.lock();
-            let Some(slice) = self.slices.get(progress.next) else {
-                return;
-            };
-            progress.next += 1;
-            *slice
+        let Some((begin, end)) = self.progress.lock().next_slice(&self.slices) else {
+            return;
         };
+        let mut steps = 0;
         let read = self.state.read();
         let stretches = read.stretches().enumerate();
         for (at, stretch) in stretches.skip(begin).take(end - begin) {
+            if steps >= SLICE_STEPS_MAX {
+                self.progress.lock().rests.push((at, end));
+                return;
+            }
             let left = match &*self.progress.lock() {
                 Progress { fault: Some(_), .. } => return,
                 Progress { parts, .. } if parts.get(at).is_some_and(Option::is_some) => continue,
                 Progress { left, .. } => *left,
             };
-            let mut after = left;
+            let given = Budget {
+                steps: left.steps.min(STRETCH_STEPS_MAX),
+                ..left
+            };
+            let mut after = given;
             let part = match self.select.among(read, stretch.objects().iter()) {
                 Some(some) => self
                     .sliced
                     .part(some.array(), &self.environment(), &mut after),
                 None => Err(NoPart::Failed),
             };
-            let mut progress = self.progress.lock();
-            progress.settle(at, part, left, after);
+            let part = part.map_err(|fault| match fault {
+                NoPart::Budget(_) if given.steps < left.steps => NoPart::Failed,
+                fault => fault,
+            });
+            steps += given.steps - after.steps;
+            self.progress.lock().settle(at, part, given, after);
         }
     }
 
@@ -363,6 +381,16 @@ impl Scan {
 }
 
 impl Progress {
+    /// Takes the next slice to evaluate, or the rest of one that was begun.
+    fn next_slice(&mut self, slices: &[(usize, usize)]) -> Option<(usize, usize)> {
+        if let Some(rest) = self.rests.pop() {
+            return Some(rest);
+        }
+        let slice = slices.get(self.next)?;
+        self.next += 1;
+        Some(*slice)
+    }
+
     /// Takes the result of a stretch, and the part of the budget that it used. Slices that run side by side may each
     /// have counted on the same rest.
     fn settle(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anteroom_jmespath::{Budget, Environment, EvalError, Expression, MissingKey};
 use anteroom_model::FactError;
-use anteroom_runtime::fair_quota::FairQuota;
+use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
 use anteroom_wire::{WireError, beneficiary::Beneficiary, body, query::Query};
 use bytes::Bytes;
 use serde_json::Value;
@@ -26,11 +26,19 @@ const SHORT_BUDGET: Budget = Budget {
 
 /// The threads of long evaluations, which the beneficiaries of reads get in turns. Each beneficiary has all threads but
 /// one. So no large answer keeps its memory while many evaluations of another beneficiary go first.
-pub(super) struct Evaluations(Arc<FairQuota<Beneficiary>>);
+pub(super) struct Evaluations {
+    all: Arc<FairQuota<Beneficiary>>,
+    /// Policies of namespaces leave a thread to the requests that policies of the cluster judge.
+    of_namespaces: Arc<FairQuota<Beneficiary>>,
+}
 
 impl Default for Evaluations {
     fn default() -> Self {
-        Self(FairQuota::new(EVALUATIONS_MAX, EVALUATIONS_MAX - 1))
+        let but_one = EVALUATIONS_MAX - 1;
+        Self {
+            all: FairQuota::new(EVALUATIONS_MAX, but_one),
+            of_namespaces: FairQuota::new(but_one, but_one),
+        }
     }
 }
 
@@ -52,10 +60,8 @@ impl Evaluations {
                 return result;
             }
         }
-        let beneficiary = claim.beneficiary.clone();
-        let Ok(place) = self.0.take(beneficiary, 1, claim.deadline).await else {
-            return Err(busy("other live reads are being evaluated"));
-        };
+        let place = self.place(claim).await;
+        let place = place.map_err(|_| busy("other live reads are being evaluated"))?;
         let query = query.clone();
         let evaluated = tokio::task::spawn_blocking(move || {
             let _place = place;
@@ -63,7 +69,23 @@ impl Evaluations {
         });
         evaluated.await.unwrap_or_else(|_| Err(ended()))
     }
+
+    /// Waits for a thread until the claim's deadline.
+    async fn place(&self, claim: &ReadClaim) -> Result<EvaluationPlace, QuotaFull> {
+        let take = |quota: &Arc<FairQuota<Beneficiary>>| {
+            let (quota, beneficiary) = (Arc::clone(quota), claim.beneficiary.clone());
+            async move { quota.take(beneficiary, 1, claim.deadline).await }
+        };
+        let of_namespaces = match claim.beneficiary {
+            Beneficiary::Policies(_) => Some(take(&self.of_namespaces).await?),
+            Beneficiary::Requests(_) | Beneficiary::Scans => None,
+        };
+        Ok((take(&self.all).await?, of_namespaces))
+    }
 }
+
+/// A thread for an evaluation.
+type EvaluationPlace = (FairPermit<Beneficiary>, Option<FairPermit<Beneficiary>>);
 
 /// The result of a query over an answer, as a body.
 ///
@@ -125,7 +147,7 @@ mod tests {
             deadline: Instant::now(),
         });
         let held: Vec<_> =
-            std::iter::from_fn(|| evaluations.0.try_take(of_a.beneficiary.clone(), 1).ok())
+            std::iter::from_fn(|| evaluations.all.try_take(of_a.beneficiary.clone(), 1).ok())
                 .collect();
         assert_eq!(held.len(), 1);
         let query = Query {
@@ -145,5 +167,13 @@ mod tests {
         assert!(matches!(error, FactError::LiveReadBusy { .. }), "{error}");
         drop(held);
         assert!(evaluate(&of_a).await.is_ok());
+
+        let [of_c, of_d] = ["c", "d"].map(|namespace| ReadClaim {
+            beneficiary: Beneficiary::Policies(namespace.to_owned()),
+            deadline: Instant::now(),
+        });
+        let held = evaluations.place(&of_c).await;
+        assert!(held.is_ok() && evaluate(&of_d).await.is_err());
+        assert!(evaluate(&of_b).await.is_ok(), "policies of the cluster");
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Fetch {
     begun: Instant,
     /// The place of a large answer, until nobody reads it any more.
     _place: Option<AnswerPlace>,
+    /// The permit of the read, as long: so no more answers are in memory than there may be reads.
+    _read: Option<Arc<FairPermit<Beneficiary>>>,
 }
 
 impl From<Image> for Fetch {
@@ -70,6 +72,7 @@ impl From<Image> for Fetch {
             bytes: image.bytes,
             begun: image.begun,
             _place: None,
+            _read: None,
         }
     }
 }
@@ -272,6 +275,7 @@ impl LiveReader {
             bytes,
             begun,
             _place,
+            _read,
         } = fetched;
         let claim = ReadClaim::of(request, deadline);
         let evaluated = self
@@ -437,7 +441,7 @@ impl LiveReader {
             }
             ReadTarget::Call(target) => target,
         };
-        let _permit = limits.begin(claim).await?;
+        let permit = limits.begin(claim).await?;
         let begun = Instant::now();
         let _under_way = self.tools.metrics.under_way();
         let (status, bytes) = self.call(allowed, target).await?;
@@ -460,6 +464,7 @@ impl LiveReader {
             bytes: size,
             begun,
             _place: place,
+            _read: Some(Arc::new(permit)),
         })
     }
 
