@@ -64,9 +64,9 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_VERIFY_PLANS", default_value_t = 0)]
     pub verify_plans: u64,
 
-    /// The memory limit of this replica, as in `512Mi`. Above it, the replica evicts views, the
-    /// least recently used first; a query of an evicted view is an error that says so [default: no
-    /// limit].
+    /// The memory limit of this replica, as in `512Mi`. Above it, the replica evicts views: first those
+    /// that only policies of namespaces need, and of the others the least recently used first. A query
+    /// of an evicted view is an error that says so [default: no limit].
     #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = memory_limit::parse)]
     pub memory_limit: Option<u64>,
 

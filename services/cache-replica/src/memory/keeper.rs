@@ -7,7 +7,7 @@ use std::{
 };
 
 use anteroom_mirror::{Mirror, ViewHandle};
-use anteroom_model::{DesiredView, Revision, ViewId, ViewOptions, system};
+use anteroom_model::{DesiredView, Revision, Source, ViewId, ViewOptions, system};
 use anteroom_runtime::Check;
 use anteroom_view::LifeState;
 use anteroom_wire::body;
@@ -63,7 +63,28 @@ pub(crate) struct Moved {
 #[derive(Default)]
 pub(crate) struct DesiredOptions {
     revision: Option<Revision>,
-    options: HashMap<ViewId, ViewOptions>,
+    views: HashMap<ViewId, KeptOptions>,
+}
+
+/// The options of a view, and the namespace of a tenants' view: see [`EvictableView::tenant`].
+#[derive(Clone, Default)]
+struct KeptOptions {
+    options: ViewOptions,
+    tenant: Option<Arc<str>>,
+}
+
+impl From<DesiredView> for KeptOptions {
+    fn from(desired: DesiredView) -> Self {
+        let namespace = match &desired.info.source {
+            Source::Collection(collection) => collection.only_namespace(),
+            Source::Objects { .. } | Source::ApiCall { .. } | Source::System { .. } => None,
+        };
+        let is_tenants = desired.options.in_quota;
+        Self {
+            tenant: is_tenants.then(|| Arc::from(namespace.unwrap_or_default())),
+            options: desired.options,
+        }
+    }
 }
 
 impl DesiredOptions {
@@ -76,18 +97,18 @@ impl DesiredOptions {
         let renewed = view.read(Some(u64::MAX), |read, position| {
             let desired = read.objects().filter_map(|object| {
                 let desired: DesiredView = body::decode(object.body()).ok()?;
-                Some((ViewId::new(object.name()), desired.options))
+                Some((ViewId::new(object.name()), KeptOptions::from(desired)))
             });
             (position.revision, desired.collect())
         });
-        if let Ok((revision, options)) = renewed {
+        if let Ok((revision, views)) = renewed {
             self.revision = Some(revision);
-            self.options = options;
+            self.views = views;
         }
     }
 
-    fn options_of(&self, view: &ViewId) -> ViewOptions {
-        self.options.get(view).cloned().unwrap_or_default()
+    fn options_of(&self, view: &ViewId) -> KeptOptions {
+        self.views.get(view).cloned().unwrap_or_default()
     }
 }
 
@@ -146,7 +167,7 @@ impl Keeper {
     fn subject(&mut self, now: u64, id: &ViewId, view: &ViewHandle) -> EvictableView {
         let evicted = view.status().borrow().state == LifeState::Evicted;
         let phase = self.phase(now, id, evicted);
-        let options = self.desired.options_of(id);
+        let KeptOptions { options, tenant } = self.desired.options_of(id);
         if options.sealed {
             self.uses.get_or_create(id).set_sealed();
         }
@@ -159,6 +180,7 @@ impl Keeper {
             },
             bytes_max: options.bytes_max,
             stays: options.pinned || id.is_system(),
+            tenant,
             used_at: self.uses.get_or_create(id).at(),
             tie: shares::weight(&self.replica, id),
             phase,
@@ -248,6 +270,10 @@ fn reason(why: EvictionReason, subject: &EvictableView, limit: Option<u64>) -> S
         EvictionReason::Huge => format!(
             "its {bytes} bytes are more than half of what a memory limit of {limit} leaves to views; \
              it comes back when there is room beside the others"
+        ),
+        EvictionReason::Oldest if subject.tenant.is_some() => format!(
+            "the memory limit of {limit} bytes was reached, and only policies of namespaces need it: such \
+             views go first; it comes back when there is room beside the others"
         ),
         EvictionReason::Oldest => format!(
             "the memory limit of {limit} bytes was reached, and it was used least recently; it comes \

@@ -2,14 +2,22 @@
 //!
 //! 1. Pinned views and the system's own are never evicted.
 //! 2. A view over a limit of its own is evicted, and no other for it.
-//! 3. While all views together are over the limit, huge views are evicted first, the largest before the others. A
+//! 3. While the cluster's views alone are over the limit, huge views are evicted first, the largest before the others. A
 //!    view is huge if it alone takes more than half of the memory that the others leave, so that one huge view never
 //!    evicts all others. Then the least recently used views are evicted.
-//! 4. An evicted view comes back, one at a time, when it fits below [`ROOM_SHARE`] of the limit at its
-//!    last known size: those that were asked for since first, then the most recently used.
-//! 5. For an evicted view that a query asked for, and that is not huge, older views are evicted: those that no query
+//! 4. While all views together are over the limit, tenants' views are evicted: huge ones first, then those of the
+//!    namespace whose views take most, the least recently used first. A tenants' view is one that only policies of
+//!    namespaces need. All others are the cluster's.
+//! 5. An evicted view comes back, one at a time, when it fits below [`ROOM_SHARE`] of the limit at its
+//!    last known size: the cluster's first, then those that were asked for since, then the most recently used.
+//! 6. For an evicted view that a query asked for, and that is not huge, older views are evicted: those that no query
 //!    has used for [`REST_MS`].
-//! 6. A view that is evicted soon after its return waits longer before it comes back.
+//! 7. For any evicted view of the cluster, tenants' views are evicted. For a tenants' view, none of the cluster is.
+//!    For one that rule 6 is about, views of another namespace are evicted if they take more than those of its own
+//!    would with it, and older ones if they take no less than those of its own.
+//! 8. A view that is evicted soon after its return waits longer before it comes back.
+
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 /// The share of the limit that may be taken once a view has come back. The rest stays free, so that it
 /// is not evicted again at the next change.
@@ -38,12 +46,22 @@ pub(crate) struct EvictableView {
     pub(crate) bytes_max: Option<u64>,
     /// The view is pinned, or one of the system's own.
     pub(crate) stays: bool,
+    /// The namespace of a tenants' view; empty: policies of several namespaces need the view. `None`: the view is the
+    /// cluster's.
+    pub(crate) tenant: Option<Arc<str>>,
     /// The time of the last query; 0: there was none.
     pub(crate) used_at: u64,
     /// Decides between views that were last used at the same moment: the lowest value is evicted first. The value
     /// differs between replicas, so that not all of them evict the same view.
     pub(crate) tie: u64,
     pub(crate) phase: Phase,
+}
+
+impl EvictableView {
+    /// Returns the namespace of a tenants' view. A view that stays is the cluster's.
+    fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref().filter(|_| !self.stays)
+    }
 }
 
 /// The phase of a view between memory and eviction.
@@ -67,7 +85,7 @@ pub(crate) enum EvictionReason {
     OwnLimit,
     /// The view alone takes more than half of the memory for views.
     Huge,
-    /// The view was used less recently than the others.
+    /// The view was used less recently than the others, or is a tenants' view: see the rule.
     Oldest,
 }
 
@@ -134,10 +152,6 @@ struct EvictionState<'v> {
 }
 
 impl EvictionState<'_> {
-    fn total(&self) -> u64 {
-        self.held_views().map(|(_, view)| view.bytes).sum()
-    }
-
     fn held_views(&self) -> impl Iterator<Item = (usize, &EvictableView)> {
         let all = self.views.iter().enumerate();
         all.filter(|(at, _)| self.held[*at])
@@ -150,23 +164,52 @@ impl EvictionState<'_> {
         bytes > room.saturating_sub(staying) / 2
     }
 
+    /// Evicts the cluster's views until they fit without tenants' views, and then tenants' views until all fit.
     fn make_room(&mut self, room: u64) {
-        while self.total() > room {
-            let evictable = || self.held_views().filter(|(_, view)| !view.stays);
-            let huge = evictable()
-                .filter(|(_, view)| self.is_huge(view.bytes, room))
-                .max_by_key(|(_, view)| view.bytes);
-            let oldest = || evictable().min_by_key(|(_, view)| (view.used_at, view.tie));
-            let victim = match huge {
-                Some((at, _)) => Some((at, EvictionReason::Huge)),
-                None => oldest().map(|(at, _)| (at, EvictionReason::Oldest)),
-            };
-            let Some((at, why)) = victim else {
-                self.decision.over = true;
-                return;
-            };
-            self.evict(at, why);
+        for of_tenants in [false, true] {
+            while self.bytes(of_tenants) > room {
+                let Some((at, why)) = self.victim(room, of_tenants) else {
+                    self.decision.over = true;
+                    break;
+                };
+                self.evict(at, why);
+            }
         }
+    }
+
+    /// Returns the bytes of the cluster's views, or of all views.
+    fn bytes(&self, with_tenants: bool) -> u64 {
+        let views = self.held_views();
+        let counted = views.filter(|(_, view)| with_tenants || view.tenant().is_none());
+        counted.map(|(_, view)| view.bytes).sum()
+    }
+
+    /// Returns the tenants' view to evict first, or the cluster's.
+    fn victim(&self, room: u64, of_tenants: bool) -> Option<(usize, EvictionReason)> {
+        let evictable = || {
+            let views = self.held_views().filter(|(_, view)| !view.stays);
+            views.filter(move |(_, view)| view.tenant().is_some() == of_tenants)
+        };
+        let huge = evictable()
+            .filter(|(_, view)| self.is_huge(view.bytes, room))
+            .max_by_key(|(_, view)| view.bytes);
+        if let Some((at, _)) = huge {
+            return Some((at, EvictionReason::Huge));
+        }
+        let taken = self.bytes_by_tenant();
+        let first = evictable().min_by_key(|(_, view)| order(view, &taken));
+        first.map(|(at, _)| (at, EvictionReason::Oldest))
+    }
+
+    /// Returns the bytes that the tenants' views of each namespace take.
+    fn bytes_by_tenant(&self) -> HashMap<&str, u64> {
+        let mut taken: HashMap<&str, u64> = HashMap::new();
+        for (_, view) in self.held_views() {
+            if let Some(tenant) = view.tenant() {
+                *taken.entry(tenant).or_default() += view.bytes;
+            }
+        }
+        taken
     }
 
     fn evict(&mut self, at: usize, why: EvictionReason) {
@@ -183,18 +226,17 @@ impl EvictionState<'_> {
         let mark = u64::try_from(mark).unwrap_or(u64::MAX);
         let mut waiting: Vec<_> = self.views.iter().enumerate().collect();
         waiting.retain(|(_, view)| self.may_return(view));
-        waiting.sort_by_key(|(_, view)| std::cmp::Reverse((was_asked(view), view.used_at)));
+        waiting.sort_by_key(|(_, view)| {
+            Reverse((view.tenant().is_none(), was_asked(view), view.used_at))
+        });
         for (at, view) in waiting {
-            let free = mark.saturating_sub(self.total());
+            let free = mark.saturating_sub(self.bytes(true));
             if view.bytes <= free {
                 self.decision.load = Some(at);
                 return;
             }
-            if was_asked(view)
-                && !self.is_huge(view.bytes, room)
-                && let Some(older) = self.older_than(view, view.bytes - free)
-            {
-                for victim in older {
+            if let Some(victims) = self.victims_for(view, view.bytes - free, room) {
+                for victim in victims {
                     self.evict(victim, EvictionReason::Oldest);
                 }
                 self.decision.load = Some(at);
@@ -214,26 +256,47 @@ impl EvictionState<'_> {
         away >= away_ms(times)
     }
 
-    /// Returns the least recently used views that take `bytes` together, all of them rested and older than `than`;
-    /// `None`: there are too few.
-    fn older_than(&self, than: &EvictableView, bytes: u64) -> Option<Vec<usize>> {
-        let rested = |view: &EvictableView| {
+    /// Returns held views that take `bytes` together and may go for the evicted view; `None`: there are too few.
+    fn victims_for(&self, view: &EvictableView, bytes: u64, room: u64) -> Option<Vec<usize>> {
+        let is_wanted = was_asked(view) && !self.is_huge(view.bytes, room);
+        let is_older = |held: &EvictableView| {
             // It may have been used since `now` was taken.
-            let rested_ms = self.now.saturating_sub(view.used_at);
-            !view.stays && view.used_at < than.used_at && rested_ms >= REST_MS
+            let rested_ms = self.now.saturating_sub(held.used_at);
+            held.used_at < view.used_at && rested_ms >= REST_MS
         };
-        let mut older: Vec<_> = self.held_views().filter(|(_, view)| rested(view)).collect();
-        older.sort_by_key(|(_, view)| (view.used_at, view.tie));
-        let (mut freed, mut victims) = (0, Vec::new());
-        for (at, view) in older {
+        let taken = self.bytes_by_tenant();
+        let taken_by = |tenant: &str| taken.get(tenant).copied().unwrap_or(0);
+        let may_go = |held: &EvictableView| match (held.tenant(), view.tenant()) {
+            _ if held.stays => false,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some(other), Some(own)) if other != own => {
+                let (others, own) = (taken_by(other), taken_by(own));
+                let takes_more = others > own.saturating_add(view.bytes);
+                is_wanted && (takes_more || (others >= own && is_older(held)))
+            }
+            _ => is_wanted && is_older(held),
+        };
+        let mut victims: Vec<_> = self.held_views().filter(|(_, held)| may_go(held)).collect();
+        victims.sort_by_key(|(_, held)| order(held, &taken));
+        let (mut freed, mut first) = (0, Vec::new());
+        for (at, held) in victims {
             if freed >= bytes {
                 break;
             }
-            freed += view.bytes;
-            victims.push(at);
+            freed += held.bytes;
+            first.push(at);
         }
-        (freed >= bytes).then_some(victims)
+        (freed >= bytes).then_some(first)
     }
+}
+
+/// Returns the view's place in the order of eviction. `taken` has the bytes of each tenant.
+fn order(view: &EvictableView, taken: &HashMap<&str, u64>) -> (bool, Reverse<u64>, u64, u64) {
+    let tenant = view.tenant();
+    let bytes = tenant.and_then(|tenant| taken.get(tenant));
+    let bytes = bytes.copied().unwrap_or(0);
+    (tenant.is_none(), Reverse(bytes), view.used_at, view.tie)
 }
 
 /// Returns true if somebody asked for the view since it was evicted.
@@ -242,226 +305,4 @@ fn was_asked(view: &EvictableView) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn held(bytes: u64, used_at: u64) -> EvictableView {
-        EvictableView {
-            bytes,
-            bytes_max: None,
-            stays: false,
-            used_at,
-            tie: 0,
-            phase: Phase::Held,
-        }
-    }
-
-    fn pinned(bytes: u64) -> EvictableView {
-        EvictableView {
-            stays: true,
-            ..held(bytes, 0)
-        }
-    }
-
-    fn evicted(bytes: u64, used_at: u64, since: u64, why: EvictionReason) -> EvictableView {
-        let phase = Phase::Evicted {
-            since,
-            why,
-            times: 1,
-        };
-        EvictableView {
-            phase,
-            ..held(bytes, used_at)
-        }
-    }
-
-    const NOW: u64 = 1_000_000;
-
-    /// The rule, case by case.
-    #[test]
-    fn views_are_evicted_by_their_use_size_and_limits() {
-        let own = EvictableView {
-            bytes_max: Some(10),
-            ..held(11, 9)
-        };
-        let tied = |tie| EvictableView { tie, ..held(40, 5) };
-        type Case = (
-            &'static str,
-            Vec<EvictableView>,
-            Vec<(usize, EvictionReason)>,
-            bool,
-        );
-        let cases: Vec<Case> = vec![
-            ("all fit", vec![held(50, 1), held(50, 2)], vec![], false),
-            (
-                "the least recently used goes",
-                vec![held(40, 3), held(40, 1), held(40, 2)],
-                vec![(1, EvictionReason::Oldest)],
-                false,
-            ),
-            (
-                "as many as it takes",
-                vec![held(45, 3), held(40, 1), held(40, 2), held(50, 4)],
-                vec![(1, EvictionReason::Oldest), (2, EvictionReason::Oldest)],
-                false,
-            ),
-            (
-                "a huge one goes before older ones",
-                vec![held(90, 9), held(10, 1), held(10, 2)],
-                vec![(0, EvictionReason::Huge)],
-                false,
-            ),
-            (
-                "huge is more than half of what is left beside what stays",
-                vec![pinned(60), held(25, 9), held(10, 1), held(10, 2)],
-                vec![(1, EvictionReason::Huge)],
-                false,
-            ),
-            (
-                "pinned ones stay, and that is said",
-                vec![pinned(70), pinned(40), held(10, 9)],
-                vec![(2, EvictionReason::Huge)],
-                true,
-            ),
-            (
-                "one over its own limit goes alone",
-                vec![own.clone(), held(10, 1)],
-                vec![(0, EvictionReason::OwnLimit)],
-                false,
-            ),
-            (
-                "a pinned one does not go for its own limit",
-                vec![EvictableView { stays: true, ..own }],
-                vec![],
-                false,
-            ),
-            (
-                "a tie is told by each replica for itself",
-                vec![tied(2), tied(1), tied(3)],
-                vec![(1, EvictionReason::Oldest)],
-                false,
-            ),
-        ];
-        for (name, views, expected, over) in cases {
-            let decision = decide(NOW, Some(100), &views);
-            assert_eq!(decision.evict, expected, "{name}");
-            assert_eq!(decision.over, over, "{name}");
-            assert_eq!(decision.load, None, "{name}");
-        }
-    }
-
-    #[test]
-    fn views_come_back_where_there_is_room() {
-        let since = NOW - 100_000;
-        let asked = NOW - 10;
-        let rested = NOW - REST_MS;
-        let coming = EvictableView {
-            phase: Phase::Coming,
-            ..held(1, 0)
-        };
-        let again = EvictableView {
-            phase: Phase::Evicted {
-                since: NOW - 3_999,
-                why: EvictionReason::Oldest,
-                times: 3,
-            },
-            ..held(10, 0)
-        };
-        let own = EvictableView {
-            bytes_max: Some(10),
-            ..evicted(20, asked, since, EvictionReason::OwnLimit)
-        };
-        let unasked = EvictableView {
-            used_at: 0,
-            ..own.clone()
-        };
-        let raised = EvictableView {
-            bytes_max: Some(30),
-            ..unasked.clone()
-        };
-        let gone = |bytes, used_at| evicted(bytes, used_at, since, EvictionReason::Oldest);
-        type Case = (&'static str, Vec<EvictableView>, Option<usize>, Vec<usize>);
-        let cases: Vec<Case> = vec![
-            (
-                "there is room",
-                vec![held(50, 1), gone(40, 1)],
-                Some(1),
-                vec![],
-            ),
-            ("not quite", vec![held(51, 1), gone(40, 1)], None, vec![]),
-            (
-                "the most recently used first",
-                vec![held(50, 1), gone(40, 1), gone(40, 2)],
-                Some(2),
-                vec![],
-            ),
-            (
-                "one that was asked for before any other",
-                vec![held(50, 1), gone(10, since), gone(40, asked)],
-                Some(2),
-                vec![],
-            ),
-            ("one at a time", vec![coming, gone(10, asked)], None, vec![]),
-            (
-                "older ones go for one that was asked for",
-                vec![held(50, rested), held(40, rested - 1), gone(30, asked)],
-                Some(2),
-                vec![1],
-            ),
-            (
-                "not those that were used lately",
-                vec![held(50, rested + 1), held(40, rested + 1), gone(30, asked)],
-                None,
-                vec![],
-            ),
-            (
-                "nor one that was used since the look began",
-                vec![held(50, rested), held(40, NOW + 1), gone(60, NOW + 2)],
-                None,
-                vec![],
-            ),
-            (
-                "not for one that nobody asked for",
-                vec![held(50, 1), held(40, 1), gone(30, 2)],
-                None,
-                vec![],
-            ),
-            (
-                "not for a huge one",
-                vec![held(25, 1), held(25, 1), gone(60, asked)],
-                None,
-                vec![],
-            ),
-            (
-                "one that goes and comes waits longer",
-                vec![again],
-                None,
-                vec![],
-            ),
-            (
-                "over its own limit, tried for who asks",
-                vec![own],
-                Some(0),
-                vec![],
-            ),
-            ("and for nobody else", vec![unasked], None, vec![]),
-            ("until that is raised", vec![raised], Some(0), vec![]),
-        ];
-        for (name, views, expected, evicted) in cases {
-            let decision = decide(NOW, Some(100), &views);
-            assert_eq!(decision.load, expected, "{name}");
-            let went: Vec<_> = decision.evict.iter().map(|(at, _)| *at).collect();
-            assert_eq!(went, evicted, "{name}");
-        }
-    }
-
-    #[test]
-    fn without_a_limit_only_limits_of_their_own_hold() {
-        let own = EvictableView {
-            bytes_max: Some(1),
-            ..held(2, 0)
-        };
-        let decision = decide(NOW, None, &[held(u64::MAX / 2, 0), own]);
-        assert_eq!(decision.evict, [(1, EvictionReason::OwnLimit)]);
-    }
-}
+mod tests;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use anteroom_bus::{Address, BusExt as _};
 use anteroom_cache_replica::Args;
 use anteroom_mirror::testing::collection;
-use anteroom_model::{DesiredView, FactError, ObjectKey, SourceInfo, ViewId, ViewOptions, system};
+use anteroom_model::{
+    DesiredView, FactError, ObjectKey, Source, SourceInfo, ViewId, ViewOptions, system,
+};
 use anteroom_wire::query::{QueryOutcome, encode_request};
 use anteroom_wire::replica_beat::ReplicaBeat;
 use serde_json::json;
@@ -25,7 +27,11 @@ fn limited(views_bytes: u64) -> Args {
 
 /// Writes a view of about this many KiB.
 async fn write(harness: &mut Harness, plural: &str, kib: usize) -> ViewId {
-    let view = harness.writer.open(collection(plural, "Thing"));
+    write_as(harness, collection(plural, "Thing"), kib).await
+}
+
+async fn write_as(harness: &mut Harness, info: SourceInfo, kib: usize) -> ViewId {
+    let view = harness.writer.open(info);
     let objects = (0..kib).map(|n| {
         let key = ObjectKey::new("ns", format!("{n:05}"));
         (key, json!({"padding": "x".repeat(900)}))
@@ -112,6 +118,40 @@ async fn the_least_recently_used_view_is_evicted_and_comes_back_when_asked() {
     assert_eq!(ask(&harness, &first).await.unwrap().objects, 150);
     assert!(is_evicted(&ask(&harness, &second).await));
     assert!(ask(&harness, &third).await.is_ok(), "it was used lately");
+}
+
+/// A view that only policies of a namespace need goes for views of the cluster, and not the other way round.
+#[tokio::test(start_paused = true)]
+async fn a_tenants_view_is_evicted_before_views_of_the_cluster_that_are_used_less() {
+    let mut harness = Harness::started(limited(400 * KIB)).await;
+    open_wanted(&mut harness).await;
+    let mut tenants = collection("tenants", "Thing");
+    if let Source::Collection(collection) = &mut tenants.source {
+        collection.namespaces.push("ns".to_owned());
+    }
+    let in_quota = ViewOptions {
+        in_quota: true,
+        ..ViewOptions::default()
+    };
+    want(&mut harness, tenants.clone(), in_quota).await;
+    let cluster = write(&mut harness, "clusters", 150).await;
+    let tenant = write_as(&mut harness, tenants, 150).await;
+    beat_for(&harness, Duration::from_secs(2)).await;
+    assert!(ask(&harness, &cluster).await.is_ok());
+    beat_for(&harness, Duration::from_secs(1)).await;
+    assert!(ask(&harness, &tenant).await.is_ok(), "it was used last");
+    let other = write(&mut harness, "others", 150).await;
+    beat_for(&harness, Duration::from_secs(40)).await;
+    let error = ask(&harness, &tenant).await.unwrap_err();
+    assert!(
+        error.to_string().contains("policies of namespaces"),
+        "{error}"
+    );
+    // The others have not been used for long, and still none of them goes for the tenant's view.
+    beat_for(&harness, Duration::from_secs(2)).await;
+    assert!(is_evicted(&ask(&harness, &tenant).await));
+    assert!(ask(&harness, &cluster).await.is_ok());
+    assert!(ask(&harness, &other).await.is_ok());
 }
 
 /// One huge entry does not evict everything else, nor does one over its own limit.
