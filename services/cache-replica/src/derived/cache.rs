@@ -2,14 +2,15 @@
 //!
 //! The first query that could use one starts its build, and looks through all objects, as every other
 //! does until the build is over. No query waits long for one: where another query or task is bringing it
-//! up, the query looks through all objects. So it does where a structure would take more bytes than its owner has left.
+//! up, the query looks through all objects. So it does where a structure would take more bytes than its part: see
+//! [`byte_limit`](super::byte_limit).
 
 use std::{
     collections::HashMap,
     fmt::Debug,
     hash::Hash,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     AskedState,
-    byte_limit::{ByteLimit, Charge},
+    byte_limit::{ByteLimit, Charge, Refusal},
     changes::LastChanges,
 };
 
@@ -47,7 +48,7 @@ const KEEP_UP: Duration = Duration::from_millis(50);
 /// The time after which an unused structure is dropped.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
-/// The time for which a structure is not built again that took more bytes than its owner had left.
+/// The time for which a refused structure is not built again.
 const REFUSED: Duration = Duration::from_secs(60);
 
 /// The longest wait of a query for one that is brought up, where the call arrived: that takes microseconds, mostly.
@@ -82,7 +83,6 @@ pub(super) struct DerivedCache<T: Derive> {
     limit: Arc<ByteLimit>,
     /// Builds run one after the other: each takes a core for as long as a scan.
     builds: Arc<Semaphore>,
-    begun: Instant,
 }
 
 #[derive(Debug)]
@@ -102,19 +102,10 @@ struct OwnedSlot<T> {
 #[derive(Debug)]
 struct DerivedSlot<T> {
     derived: RwLock<Option<T>>,
+    /// No query uses the slot once this is refused. The next [`DerivedCache::keep_up`] drops the structure.
     charge: Charge,
-    /// Set if the structure takes more bytes than its owner had left. No query uses the slot then.
-    refusal: OnceLock<Refusal>,
-    /// The time of its last use, in milliseconds since the replica started.
+    /// The time of its last use, in milliseconds of [`ByteLimit::now_ms`].
     used_ms: AtomicU64,
-}
-
-/// A decision not to hold a structure.
-#[derive(Debug)]
-struct Refusal {
-    at_ms: u64,
-    /// The bytes that were too few.
-    bytes: usize,
 }
 
 impl<T: Derive> DerivedCache<T> {
@@ -131,7 +122,6 @@ impl<T: Derive> DerivedCache<T> {
             changes,
             limit,
             builds: Arc::new(Semaphore::new(1)),
-            begun: Instant::now(),
         }
     }
 
@@ -151,15 +141,10 @@ impl<T: Derive> DerivedCache<T> {
         let ask = |derived: &T| {
             let answer = ask(derived);
             // A lookup makes an index larger if it puts the values in order.
-            let bytes = derived.bytes();
-            let fits = slot.refusal.get().is_some() || slot.charge.set(bytes);
-            (answer, bytes, fits)
+            slot.charge.set(derived.bytes());
+            answer
         };
-        let (answer, bytes, fits) = slot.ask(state, wait_max, advance, ask)?;
-        if !fits {
-            self.refuse(view.id(), &slot, bytes);
-        }
-        Some(answer)
+        slot.ask(state, wait_max, advance, ask)
     }
 
     /// Returns the number of indexes or counters, including those that are being built.
@@ -167,7 +152,7 @@ impl<T: Derive> DerivedCache<T> {
         let views = self.views.lock();
         let slots = views.values().flat_map(|of| of.slots.values());
         slots
-            .filter(|owned| owned.slot.refusal.get().is_none())
+            .filter(|owned| owned.slot.charge.refusal().is_none())
             .count()
     }
 
@@ -208,8 +193,8 @@ impl<T: Derive> DerivedCache<T> {
         }
         let slots = &mut slots_of_view.slots;
         let refused = slots.get(&key).map(|owned| &owned.slot);
-        if let Some(slot) = refused.filter(|slot| slot.refusal.get().is_some()) {
-            if !slot.may_try_again(self.limit.left(namespace)) {
+        if let Some(slot) = refused.filter(|slot| slot.charge.refusal().is_some()) {
+            if !slot.may_try_again(self.limit.left(namespace, view.id())) {
                 return None;
             }
             slots.remove(&key);
@@ -223,13 +208,12 @@ impl<T: Derive> DerivedCache<T> {
             return Some(Arc::clone(&owned.slot));
         }
         let namespaces = slots.values().map(|owned| &*owned.namespace);
-        if !has_room(namespaces, namespace) || self.limit.left(namespace) == 0 {
+        if !has_room(namespaces, namespace) || self.limit.left(namespace, view.id()) == 0 {
             return None;
         }
         let slot = Arc::new(DerivedSlot {
             derived: RwLock::new(None),
-            charge: Charge::new(Arc::clone(&self.limit), namespace),
-            refusal: OnceLock::new(),
+            charge: Charge::new(Arc::clone(&self.limit), view.id(), namespace),
             used_ms: AtomicU64::new(self.now_ms()),
         });
         let owned = OwnedSlot {
@@ -261,7 +245,7 @@ impl<T: Derive> DerivedCache<T> {
         let bytes_max = slot.charge.left();
         let derived = T::derive(key.clone(), self.language, &state, bytes_max).ok()?;
         let Some(derived) = derived else {
-            self.refuse(view.id(), slot, bytes_max);
+            slot.charge.refuse(bytes_max);
             return Some(());
         };
         let bytes = derived.bytes();
@@ -273,28 +257,12 @@ impl<T: Derive> DerivedCache<T> {
             took = ?begun.elapsed(),
             "index or counter of the view built for the queries that can use it"
         );
-        match slot.charge.set(bytes) {
-            true => *slot.derived.write() = Some(derived),
-            // Others have grown meanwhile.
-            false => self.refuse(view.id(), slot, bytes),
+        slot.charge.set(bytes);
+        // Others may have grown meanwhile.
+        if slot.charge.refusal().is_none() {
+            *slot.derived.write() = Some(derived);
         }
         Some(())
-    }
-
-    /// Gives a structure up that takes more than `bytes`, or as many. The next [`Self::keep_up`] drops it.
-    fn refuse(&self, view: &ViewId, slot: &DerivedSlot<T>, bytes: usize) {
-        let at_ms = self.now_ms();
-        if slot.refusal.set(Refusal { at_ms, bytes }).is_ok() {
-            // Others of the same owner have the bytes from now on.
-            slot.charge.set(0);
-            tracing::warn!(
-                %view,
-                namespace = &*slot.charge.owner(),
-                bytes,
-                "index or counter of the view takes more memory than its policies may: \
-                 their queries look through all objects"
-            );
-        }
     }
 
     fn forget(&self, view: &ViewHandle, key: &T::Key) {
@@ -313,7 +281,7 @@ impl<T: Derive> DerivedCache<T> {
                     || match (&state, slot.derived.try_read()) {
                         (None, _) => true,
                         (Some((state, _)), Some(derived)) => {
-                            let is_refused = slot.refusal.get().is_some();
+                            let is_refused = slot.charge.refusal().is_some();
                             derived
                                 .as_ref()
                                 .is_some_and(|it| is_refused || !it.at().is(state))
@@ -341,16 +309,13 @@ impl<T: Derive> DerivedCache<T> {
             let Some(mut derived) = held.take() else {
                 continue;
             };
-            if slot.refusal.get().is_some() {
-                // A query may have charged it since.
-                slot.charge.set(0);
+            if slot.charge.refusal().is_some() {
                 continue;
             }
             self.advance(&view, &mut derived, &state);
-            let bytes = derived.bytes();
-            match slot.charge.set(bytes) {
-                true => *held = Some(derived),
-                false => self.refuse(&view, &slot, bytes),
+            slot.charge.set(derived.bytes());
+            if slot.charge.refusal().is_none() {
+                *held = Some(derived);
             }
         }
     }
@@ -363,7 +328,7 @@ impl<T: Derive> DerivedCache<T> {
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.limit.now_ms()
     }
 }
 
@@ -408,12 +373,12 @@ impl<T: Derive> DerivedSlot<T> {
     fn may_try_again(&self, left: usize) -> bool {
         let enough = |refusal: &Refusal| left > refusal.bytes.saturating_add(refusal.bytes / 4);
         let is_dropped = || self.derived.try_read().is_some_and(|held| held.is_none());
-        self.refusal.get().is_some_and(enough) && is_dropped()
+        self.charge.refusal().is_some_and(enough) && is_dropped()
     }
 
     /// Returns true if the slot can go: it was unused for [`IDLE`], or refused for [`REFUSED`].
     fn is_idle(&self, now_ms: u64) -> bool {
-        let (since_ms, stays) = match self.refusal.get() {
+        let (since_ms, stays) = match self.charge.refusal() {
             Some(refusal) => (refusal.at_ms, REFUSED),
             None => (self.used_ms.load(Ordering::Relaxed), IDLE),
         };

@@ -11,23 +11,21 @@ use serde_json::json;
 
 use super::*;
 
-/// The size of a [`State`] for each object.
-const OBJECT_BYTES: usize = 10;
-
-/// Something that is derived from a state of a view: the state itself.
+/// Something that is derived from a state of a view: the state itself, and the bytes that each object counts.
 #[derive(Debug)]
-struct State(Snapshot);
+struct State(Snapshot, usize);
 
 impl Derive for State {
+    /// The bytes that each object counts.
     type Key = u8;
 
     fn derive(
-        _: u8,
+        object_bytes: u8,
         _: Language,
         at: &Snapshot,
         bytes_max: usize,
     ) -> Result<Option<Self>, ParseError> {
-        let state = Self(at.clone());
+        let state = Self(at.clone(), usize::from(object_bytes));
         Ok((state.bytes() <= bytes_max).then_some(state))
     }
 
@@ -40,7 +38,7 @@ impl Derive for State {
     }
 
     fn bytes(&self) -> usize {
-        self.0.read().len() * OBJECT_BYTES
+        self.0.read().len() * self.1
     }
 }
 
@@ -77,9 +75,8 @@ fn a_long_lookup_holds_up_those_of_another_state_alone() {
     view.put("ns", "a", &json!({"metadata": {"name": "a"}}));
     let after = view.snapshot();
     let slot = DerivedSlot {
-        derived: RwLock::new(Some(State(before.clone()))),
-        charge: Charge::new(ByteLimit::new(0), ""),
-        refusal: OnceLock::new(),
+        derived: RwLock::new(Some(State(before.clone(), 1))),
+        charge: Charge::new(ByteLimit::new(0), &ViewId::new("pods"), ""),
         used_ms: AtomicU64::new(0),
     };
     let wait_max = Duration::from_millis(1);
@@ -169,7 +166,7 @@ impl Harness {
             let views = self.cache.views.lock();
             let slot = views[&self.id].slots.get(&key).map(|owned| &owned.slot);
             let is_over = |slot: &Arc<DerivedSlot<State>>| {
-                slot.refusal.get().is_some() || slot.derived.read().is_some()
+                slot.charge.refusal().is_some() || slot.derived.read().is_some()
             };
             if slot.is_none_or(is_over) {
                 break;
@@ -181,62 +178,79 @@ impl Harness {
     fn taken(&self) -> usize {
         self.cache.limit.taken()
     }
+
+    /// Returns true if no structure of the view is in memory.
+    fn holds_none(&self) -> bool {
+        let views = self.cache.views.lock();
+        let mut slots = views[&self.id].slots.values();
+        slots.all(|owned| owned.slot.derived.read().is_none())
+    }
 }
 
 #[tokio::test]
 async fn a_structure_beyond_its_owners_bytes_is_not_built_and_holds_up_nobody_else() {
-    // A namespace has 100 bytes, and each structure takes 60.
+    // A namespace has 100 bytes.
     let harness = Harness::new(6, 400).await;
-    assert_eq!(harness.built("a", 1).await, Some(6));
-    assert_eq!(harness.built("a", 2).await, None, "a has 40 left");
+    assert_eq!(harness.built("a", 10).await, Some(6));
+    assert_eq!(harness.built("a", 11).await, None, "a has 40 left");
     assert_eq!((harness.cache.count(), harness.taken()), (1, 60));
-    assert_eq!(harness.ask("a", 2), None, "it is not tried again");
+    assert_eq!(harness.ask("a", 11), None, "it is not tried again");
     assert_eq!(harness.cache.count(), 1);
-    assert_eq!(harness.built("b", 3).await, Some(6));
-    assert_eq!(harness.built("b", 4).await, None, "b has 40 left");
-    assert_eq!(harness.built("c", 2).await, Some(6), "it is another's");
-    assert_eq!(harness.built("", 4).await, Some(6), "it is the cluster's");
-    assert_eq!((harness.cache.count(), harness.taken()), (4, 240));
+    assert_eq!(harness.built("b", 11).await, Some(6), "it is another's");
+    assert_eq!(harness.built("b", 12).await, None, "b has 34 left");
+    assert_eq!(harness.built("", 12).await, Some(6), "it is the cluster's");
+    assert_eq!((harness.cache.count(), harness.taken()), (3, 198));
     // What the cluster uses as well is not the namespace's.
-    assert_eq!(harness.ask("", 1), Some(6));
-    assert_eq!(harness.cache.limit.left("a"), 100);
+    assert_eq!(harness.ask("", 10), Some(6));
+    let other = ViewId::new("services");
+    assert_eq!(harness.cache.limit.left("a", &other), 100);
     assert_eq!(harness.built("a", 5).await, Some(6));
 }
 
 #[tokio::test]
 async fn a_structure_that_grows_beyond_its_owners_bytes_is_dropped() {
     let mut harness = Harness::new(10, 400).await;
-    assert_eq!(harness.built("a", 1).await, Some(10));
-    assert_eq!(harness.built("", 2).await, Some(10));
-    assert_eq!(harness.taken(), 200);
+    assert_eq!(harness.built("a", 10).await, Some(10));
+    assert_eq!(harness.built("", 5).await, Some(10));
+    assert_eq!(harness.taken(), 150);
     harness.grow(10..11).await;
     assert!(harness.cache.is_behind());
     harness.cache.keep_up();
-    assert_eq!(harness.taken(), 110, "the cluster's alone");
-    assert_eq!((harness.ask("a", 1), harness.ask("", 2)), (None, Some(11)));
+    assert_eq!(harness.taken(), 55, "the cluster's alone");
+    assert_eq!((harness.ask("a", 10), harness.ask("", 5)), (None, Some(11)));
 
     // A query that brings the structure up has an answer. The structure goes afterwards.
-    harness.grow(11..41).await;
-    assert_eq!(harness.ask("", 2), Some(41));
-    assert_eq!((harness.taken(), harness.ask("", 2)), (0, None));
+    harness.grow(11..81).await;
+    assert_eq!(harness.ask("", 5), Some(81));
+    assert_eq!((harness.taken(), harness.ask("", 5)), (0, None));
     assert!(harness.cache.is_behind());
     harness.cache.keep_up();
-    let derived = |slot: &OwnedSlot<State>| slot.slot.derived.read().is_some();
-    let views = harness.cache.views.lock();
-    assert!(!views[&harness.id].slots.values().any(derived));
+    assert!(harness.holds_none());
 }
 
-#[test]
-fn a_refused_structure_may_be_tried_after_a_while_or_with_clearly_more_bytes() {
+#[tokio::test]
+async fn a_structure_that_fills_the_memory_is_dropped_and_no_other() {
+    let mut harness = Harness::new(6, 400).await;
+    assert_eq!(harness.built("", 60).await, Some(6));
+    assert_eq!(harness.built("", 6).await, Some(6));
+    harness.grow(6..7).await;
+    // The small one grows first, beyond what the large one has left.
+    assert_eq!(harness.ask("", 6), Some(7));
+    assert_eq!((harness.taken(), harness.ask("", 60)), (42, None));
+    assert!(harness.cache.is_behind());
+    harness.cache.keep_up();
+    assert_eq!((harness.taken(), harness.ask("", 6)), (42, Some(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_structure_may_be_tried_after_a_while_or_with_clearly_more_bytes() {
     let slot = DerivedSlot::<State> {
         derived: RwLock::new(None),
-        charge: Charge::new(ByteLimit::new(0), ""),
-        refusal: OnceLock::from(Refusal {
-            at_ms: 1_000,
-            bytes: 100,
-        }),
+        charge: Charge::new(ByteLimit::new(0), &ViewId::new("pods"), ""),
         used_ms: AtomicU64::new(0),
     };
+    tokio::time::advance(Duration::from_secs(1)).await;
+    slot.charge.refuse(100);
     assert_eq!(
         [125, 126].map(|left| slot.may_try_again(left)),
         [false, true]
