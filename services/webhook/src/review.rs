@@ -45,6 +45,8 @@ pub(crate) enum ReviewError {
     /// The body is not JSON, or not of the shape of an AdmissionReview.
     #[error("the body is not an AdmissionReview: {source}")]
     NotJson {
+        /// The request's `uid`, if the body begins as the API server's do.
+        uid: Option<String>,
         /// The error of the parser, with its position.
         source: serde_json::Error,
     },
@@ -69,6 +71,16 @@ pub(crate) enum ReviewError {
         uid: String,
         /// The field, as in `object`.
         field: String,
+    },
+    /// A part of the request that policies read cannot be read, although the API server takes it.
+    #[error("the request's {field} cannot be read: {source}")]
+    Unreadable {
+        /// The request's `uid`.
+        uid: String,
+        /// The field, as in `object`.
+        field: String,
+        /// The error of the parser, with its position.
+        source: serde_json::Error,
     },
     /// The requests of one namespace or user take more than their part of the memory for reviews.
     #[error(
@@ -98,9 +110,11 @@ impl ReviewError {
             Self::Version { .. } => ErrorCode::REVIEW_VERSION,
             Self::TooDeep { .. } => ErrorCode::REVIEW_TOO_DEEP,
             Self::OverPart { .. } => ErrorCode::REVIEWS_OVER_PART,
-            Self::Body { .. } | Self::NotJson { .. } | Self::NoRequest | Self::Request { .. } => {
-                ErrorCode::REVIEW_INVALID
-            }
+            Self::Body { .. }
+            | Self::NotJson { .. }
+            | Self::NoRequest
+            | Self::Unreadable { .. }
+            | Self::Request { .. } => ErrorCode::REVIEW_INVALID,
         }
     }
 
@@ -115,18 +129,27 @@ impl ReviewError {
     /// The uid to answer to, where the review got as far as having one.
     pub(crate) fn uid(&self) -> Option<&str> {
         match self {
-            Self::Request { uid, .. } | Self::TooLarge { uid, .. } => uid.as_deref(),
-            Self::TooDeep { uid, .. } | Self::OverPart { uid, .. } => Some(uid),
+            Self::Request { uid, .. } | Self::TooLarge { uid, .. } | Self::NotJson { uid, .. } => {
+                uid.as_deref()
+            }
+            Self::TooDeep { uid, .. }
+            | Self::Unreadable { uid, .. }
+            | Self::OverPart { uid, .. } => Some(uid),
             _ => None,
         }
     }
 
     /// Returns whether the request is refused under any failure policy, since its size, the unreadable part or the other
-    /// requests are the requester's choice.
+    /// requests are the requester's choice. The API server passes some texts on as they came: of these, a parser in Go
+    /// reads more than ours.
     pub(crate) fn always_refuses(&self) -> bool {
         matches!(
             self,
-            Self::TooLarge { .. } | Self::TooDeep { .. } | Self::OverPart { .. }
+            Self::TooLarge { .. }
+                | Self::NotJson { .. }
+                | Self::TooDeep { .. }
+                | Self::Unreadable { .. }
+                | Self::OverPart { .. }
         )
     }
 }
@@ -178,7 +201,10 @@ impl<'a> Review<'a> {
         }
         // Is it the request alone that is malformed? Then it may have a uid.
         let envelope: Envelope<'a, &'a RawValue> =
-            serde_json::from_slice(body).map_err(|source| ReviewError::NotJson { source })?;
+            serde_json::from_slice(body).map_err(|source| ReviewError::NotJson {
+                uid: uid_at_start(&body[..body.len().min(UID_WITHIN_BYTES)]),
+                source,
+            })?;
         let request = envelope.request.map(|request| {
             serde_json::from_str(request.get()).map_err(|error| ReviewError::Request {
                 uid: None,
@@ -308,12 +334,15 @@ impl Incoming for Review<'_> {
         let mut request = Map::new();
         for (name, text) in self.fields.iter() {
             if let Some(value) = parts.field(name, text) {
-                let value = value.map_err(|error| match error {
-                    JsonError::TooDeep => ReviewError::TooDeep {
-                        uid: self.head.uid.clone().into_owned(),
-                        field: name.to_owned(),
-                    },
-                    JsonError::Malformed(error) => malformed(error.to_string()),
+                let value = value.map_err(|error| {
+                    let uid = self.head.uid.clone().into_owned();
+                    let field = name.to_owned();
+                    match error {
+                        JsonError::TooDeep => ReviewError::TooDeep { uid, field },
+                        JsonError::Malformed(source) => {
+                            ReviewError::Unreadable { uid, field, source }
+                        }
+                    }
                 })?;
                 request.insert(name.to_owned(), value);
             }

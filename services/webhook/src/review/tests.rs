@@ -169,6 +169,39 @@ fn nesting_without_end_is_an_error_and_no_crash() {
     assert_eq!(error.code().as_str(), "AR401");
 }
 
+/// The API server passes the text of some fields on as it came, where that is JSON to Go.
+#[test]
+fn a_part_that_go_alone_reads_refuses_whatever_the_failure_policy_once_it_is_read() {
+    for value in [r#""\ud800""#, r#""\udc00 and more""#, "1e400"] {
+        let body = review().to_string().replace("\"object\":{", &{
+            format!("\"object\":{{\"data\":{{\"a\":{value}}},")
+        });
+        let review = Review::parse(body.as_bytes()).unwrap();
+        assert!(review.request(&RequestParts::default()).is_ok(), "{value}");
+        let error = review.request(&RequestParts::ALL).unwrap_err();
+        assert_eq!((error.code().as_str(), error.uid()), ("AR401", Some("u")));
+        assert!(error.always_refuses(), "{error}");
+        let message = error.to_string();
+        assert!(
+            message.contains("request's object cannot be read"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_body_that_is_no_utf_8_is_answered_by_its_uid_and_refuses_whatever_the_failure_policy() {
+    let head = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"0ab-1","object":{"a":""#;
+    let mut body = head.as_bytes().to_vec();
+    body.extend_from_slice(b"\xff\"}}}");
+    let error = Review::parse(&body).unwrap_err();
+    assert_eq!(
+        (error.code().as_str(), error.uid()),
+        ("AR401", Some("0ab-1"))
+    );
+    assert!(error.always_refuses(), "{error}");
+}
+
 #[test]
 fn an_error_repeats_only_little_of_a_senders_text() {
     let body = with("/kind", json!("x".repeat(10_000)));

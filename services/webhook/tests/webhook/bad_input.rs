@@ -147,6 +147,35 @@ async fn a_deep_request_is_decided_and_a_deeper_one_refused_whatever_the_failure
     }
 }
 
+/// The API server passes such a text on as it came, in the fields of some kinds.
+#[tokio::test]
+async fn a_request_that_go_alone_reads_is_refused_whatever_the_failure_policy() {
+    let rules = [
+        json!({ "validate": { "failureAction": "Enforce", "message": "no", "pattern": { "x": "?*" } } }),
+        json!({ "mutate": { "patchStrategicMerge": { "data": { "made": "here" } } } }),
+    ];
+    let policies = ["Fail", "Ignore"].map(|failure| policy(failure, failure, &rules));
+    let cluster = Cluster::with(&policies).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let review = review("CREATE", &config(&json!({ "a": "HERE" })), &Value::Null).to_string();
+    for value in [r#""\ud800""#, "1e400"] {
+        for path in [
+            "/validate/fail",
+            "/validate/ignore",
+            "/mutate/fail",
+            "/mutate/ignore",
+        ] {
+            let body = review.replace("\"HERE\"", value).into();
+            let (status, answer) = client.post(Http::One, path, body).await;
+            assert_eq!(status, StatusCode::OK);
+            let refused = &answer["response"];
+            assert_eq!(refused["allowed"], false, "{path}: {answer}");
+            let message = refused["status"]["message"].as_str().unwrap();
+            assert!(message.starts_with("AR401 "), "{message}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn unknown_paths_are_answered_with_404() {
     let cluster = Cluster::with(&[]).await;
