@@ -122,8 +122,10 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_SHADOW")]
     pub shadow: bool,
 
-    /// Memory for the reviews that are being decided, as in `160Mi`. The webhook counts 32 times the
-    /// bytes of each. Leave about 100Mi of the container's limit for everything else.
+    /// Memory for the reviews that are being decided, as in `160Mi`. The webhook counts what each
+    /// takes at most: up to 120 times its bytes, and the object five times where policies change
+    /// it. One that takes more than three quarters of this is refused. Leave about 100Mi of the
+    /// container's limit for everything else.
     #[arg(
         long,
         env = "ANTEROOM_REVIEW_MEMORY_LIMIT",

@@ -157,7 +157,9 @@ pub(crate) fn malformed(uid: &str, error: &ReviewError, ignore: bool) -> Bytes {
     let message = format!("{} {error}", error.code());
     let (code, reason) = match error {
         ReviewError::OverPart { .. } => (429, "TooManyRequests"),
-        ReviewError::TooLarge { .. } => (413, "RequestEntityTooLarge"),
+        ReviewError::TooLarge { .. } | ReviewError::TooMuchMemory { .. } => {
+            (413, "RequestEntityTooLarge")
+        }
         _ => (400, "BadRequest"),
     };
     let refusal = failure(code, reason, &message);

@@ -8,7 +8,7 @@ mod fields;
 use std::{borrow::Cow, sync::OnceLock};
 
 use anteroom_engine::incoming::{self, Incoming, KindName, ResourcePath, ReviewOwner};
-use anteroom_functions::json::JsonError;
+use anteroom_functions::json::{self, JsonError};
 use anteroom_model::ErrorCode;
 use anteroom_policy::{AdmissionRequest, Arrival, Operation, RequestParts};
 use http::StatusCode;
@@ -35,6 +35,19 @@ pub(crate) enum ReviewError {
         bytes_max: usize,
         /// The request's `uid`, if the body begins as the API server's do.
         uid: Option<String>,
+    },
+    /// Deciding on it may take more memory than there is for all reviews.
+    #[error(
+        "deciding on the request may take {bytes} bytes of the webhook's memory, which are more than {bytes_max}: \
+         make the object smaller"
+    )]
+    TooMuchMemory {
+        /// The request's `uid`.
+        uid: String,
+        /// The most memory that it takes.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
     },
     /// The body did not arrive whole.
     #[error("the body did not arrive: {problem}")]
@@ -106,7 +119,7 @@ impl ReviewError {
     /// Returns the error's stable code.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::TooLarge { .. } => ErrorCode::REVIEW_TOO_LARGE,
+            Self::TooLarge { .. } | Self::TooMuchMemory { .. } => ErrorCode::REVIEW_TOO_LARGE,
             Self::Version { .. } => ErrorCode::REVIEW_VERSION,
             Self::TooDeep { .. } => ErrorCode::REVIEW_TOO_DEEP,
             Self::OverPart { .. } => ErrorCode::REVIEWS_OVER_PART,
@@ -121,7 +134,7 @@ impl ReviewError {
     /// The HTTP status of an answer that is not a review.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge { .. } | Self::TooMuchMemory { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -132,7 +145,8 @@ impl ReviewError {
             Self::Request { uid, .. } | Self::TooLarge { uid, .. } | Self::NotJson { uid, .. } => {
                 uid.as_deref()
             }
-            Self::TooDeep { uid, .. }
+            Self::TooMuchMemory { uid, .. }
+            | Self::TooDeep { uid, .. }
             | Self::Unreadable { uid, .. }
             | Self::OverPart { uid, .. } => Some(uid),
             _ => None,
@@ -146,6 +160,7 @@ impl ReviewError {
         matches!(
             self,
             Self::TooLarge { .. }
+                | Self::TooMuchMemory { .. }
                 | Self::NotJson { .. }
                 | Self::TooDeep { .. }
                 | Self::Unreadable { .. }
@@ -254,6 +269,25 @@ impl<'a> Review<'a> {
     /// The operation that the user asks for.
     pub(crate) fn operation(&self) -> Operation {
         self.operation
+    }
+
+    /// Returns the most memory that its parts take once they are parsed, with so many copies of the object.
+    pub(crate) fn parsed_bytes_max(&self, objects: u64) -> u64 {
+        let fields = self.fields.iter().map(|(name, text)| match name {
+            "object" => objects.saturating_mul(json::parsed_bytes_max(text)),
+            _ => json::parsed_bytes_max(text),
+        });
+        fields.fold(0, u64::saturating_add)
+    }
+
+    /// The error of a review that takes more memory than there is.
+    pub(crate) fn over_all_memory(&self, bytes: u64, bytes_max: u64) -> ReviewError {
+        let uid = self.head.uid.clone().into_owned();
+        ReviewError::TooMuchMemory {
+            uid,
+            bytes,
+            bytes_max,
+        }
     }
 
     /// The error of a review that finds no memory, since others of its namespace or user take more than their part.

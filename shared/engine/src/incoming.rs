@@ -37,8 +37,9 @@ pub trait Incoming {
     fn request(&self, parts: &RequestParts) -> Result<AdmissionRequest, Self::Error>;
 }
 
-/// The memory of a parsed request for each byte of its text: 25 to 31 were measured, with objects of many small values.
-pub const PARSED_BYTES_PER_BYTE: u64 = 32;
+/// The copies of an object that there are at once while rules change it: as it was sent, as its policy found it, as the
+/// rule before left it, the rule's own, and the one that a patch makes of that.
+pub const MUTATED_OBJECTS_MAX: u64 = 5;
 
 /// The party that a review's memory and work are counted for: the request's namespace, or its user where it has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,14 @@
-//! JSON text that nests deep.
+//! JSON text: reading what nests deep, and the memory that it takes.
 //!
 //! serde_json follows 128 levels. The API server takes more, so an object that somebody made deep on purpose
 //! must be read, or be known to be too deep.
 
+mod parsed;
+
 use serde::de::DeserializeSeed;
 use thiserror::Error;
+
+pub use parsed::parsed_bytes_max;
 
 /// The deepest nesting that is read. Real objects stay under 100.
 pub const DEPTH_MAX: usize = 512;

@@ -54,6 +54,27 @@ fn a_request_is_large_by_what_came_and_not_by_what_policies_read() {
 }
 
 #[test]
+fn the_memory_of_a_review_is_that_of_its_parts_with_the_copies_of_its_object() {
+    let list = |count: usize| json!(vec![json!({ "a": 0 }); count]);
+    let bytes = |objects: u64, of_object: usize, of_old: usize| {
+        let mut review = review();
+        review["request"]["object"]["list"] = list(of_object);
+        review["request"]["oldObject"] = json!({ "list": list(of_old) });
+        let body = review.to_string();
+        let review = Review::parse(body.as_bytes()).unwrap();
+        review.parsed_bytes_max(objects)
+    };
+    let none = bytes(1, 0, 0);
+    assert!((5_000..10_000).contains(&none), "{none}");
+    let small = bytes(1, 1_000, 0) - none;
+    assert!((830_000..850_000).contains(&small), "{small}");
+    for (objects, times) in [(1, 2), (5, 6)] {
+        let both = bytes(objects, 1_000, 1_000) - bytes(objects, 0, 0);
+        assert!(both.abs_diff(times * small) < 10, "{both}");
+    }
+}
+
+#[test]
 fn the_field_manager_is_that_of_the_options() {
     for (options, expected) in [
         (

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anteroom_engine::{
-    incoming::Incoming as _,
+    incoming::{Incoming as _, MUTATED_OBJECTS_MAX},
     policies::{CallScope, TIMEOUT_SECONDS_DEFAULT},
     verdict::Decision,
 };
@@ -19,7 +19,7 @@ use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{
     App,
-    memory::{self, NoMemory},
+    memory::{self, NeededMemory, NoMemory},
     receive::NotReceived,
 };
 use crate::{
@@ -54,6 +54,20 @@ impl ReviewSubject {
             Self::Policies => true,
         }
     }
+
+    /// Returns the most memory that a decision on the review takes.
+    fn memory(&self, review: &Review<'_>, body: usize) -> NeededMemory {
+        let (objects, beside) = match self {
+            Self::Objects(scope) if scope.phase == Phase::Mutation => (MUTATED_OBJECTS_MAX, 0),
+            Self::Objects(_) => (1, 0),
+            Self::Policies => (1, memory::COMPILED_BYTES_MAX),
+        };
+        NeededMemory {
+            body,
+            parsed: review.parsed_bytes_max(objects),
+            beside,
+        }
+    }
 }
 
 /// Answers one request of the API server.
@@ -86,14 +100,8 @@ async fn answer_in_span(app: &App, subject: &ReviewSubject, request: Request) ->
     };
     // Only what can be decided on takes memory.
     let owner = review.owner();
-    let beside = match subject {
-        ReviewSubject::Objects(_) => 0,
-        ReviewSubject::Policies => memory::COMPILED_BYTES_MAX,
-    };
-    let admitted = app
-        .memory
-        .admit(owner, body.len(), beside, arrived + timeout)
-        .await;
+    let needed = subject.memory(&review, body.len());
+    let admitted = app.memory.admit(owner, needed, arrived + timeout).await;
     let memory = match admitted {
         Ok(memory) => Some(memory),
         // No more of it is read.
@@ -163,8 +171,9 @@ fn busy(app: &App, what: &str) -> Response {
     json(StatusCode::SERVICE_UNAVAILABLE, body)
 }
 
-/// The answer to a review that found no memory. Where its own namespace or user takes the memory, it is refused under any
-/// failure policy: otherwise large requests would make way for one that a policy forbids.
+/// The answer to a review that found no memory. Where its own namespace or user takes the memory, or it would take more
+/// than there is, it is refused under any failure policy: otherwise large requests would make way for one that a policy
+/// forbids.
 fn without_memory(
     app: &App,
     subject: &ReviewSubject,
@@ -172,6 +181,9 @@ fn without_memory(
     reason: NoMemory,
 ) -> Response {
     match (reason, subject) {
+        (NoMemory::Never { bytes, bytes_max }, _) => {
+            refused(app, subject, &review.over_all_memory(bytes, bytes_max))
+        }
         (NoMemory::OwnReviews, ReviewSubject::Objects(_)) => {
             refused(app, subject, &review.over_its_part())
         }

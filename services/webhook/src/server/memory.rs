@@ -1,16 +1,16 @@
 //! The memory of reviews that are being decided: by bytes, whatever their number.
 //!
-//! A parsed review takes 25 to 31 times the memory of its body (measured with objects of many small values). So each
-//! review reserves 32 times its body until it is answered. If too little memory is free, it waits, and is refused if
-//! none gets free in half of its time. Small reviews have a reserve of their own, so that none of them waits for a
-//! large one.
+//! A parsed review takes as much memory as its text, or a hundred times that: objects of many small values take the most.
+//! So its text says what it takes at most, and the review reserves that until it is answered. If too little memory is
+//! free, it waits, and is refused if none gets free in half of its time. A review that would take more than there is
+//! is refused at once. Small reviews have a reserve of their own, so that none of them waits for a large one.
 //!
 //! The namespaces of the requests share each of the two fairly, so none of them takes what the others need. A namespace
 //! that is refused because of its own reviews is told so: see [`NoMemory`].
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_engine::incoming::{PARSED_BYTES_PER_BYTE, ReviewOwner};
+use anteroom_engine::incoming::ReviewOwner;
 use anteroom_policy::COMPILE_STEPS_MAX;
 use anteroom_runtime::fair_quota::{FairPermit, FairQuota};
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// Memory that every review takes.
 const REVIEW_BYTES_MIN: u64 = 64 * 1024;
 
-/// Memory above which a review takes the memory of large ones: that of a body of about 60 KB.
+/// Memory above which a review takes the memory of large ones.
 const SMALL_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// The share of the memory that is for small reviews alone.
@@ -40,6 +40,17 @@ pub(crate) struct ReviewMemory {
     waiting: Arc<FairQuota<ReviewOwner>>,
 }
 
+/// The memory that a review needs, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NeededMemory {
+    /// The bytes of its body.
+    pub(super) body: usize,
+    /// The most that its parts take once they are parsed, with all copies that are made of them.
+    pub(super) parsed: u64,
+    /// Memory for other work, as far as there is so much.
+    pub(super) beside: u64,
+}
+
 /// The memory of one review, until this is dropped.
 #[derive(Debug)]
 pub(super) struct ReservedMemory {
@@ -55,6 +66,13 @@ pub(super) enum NoMemory {
     OwnReviews,
     /// Reviews of other owners take it.
     OtherReviews,
+    /// The review may take more than there is for all.
+    Never {
+        /// The most that it takes.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
 }
 
 impl ReviewMemory {
@@ -68,28 +86,33 @@ impl ReviewMemory {
         }
     }
 
-    /// Takes memory for a review with a body of so many bytes, and for `beside` more.
+    /// Takes memory for a review.
     ///
     /// # Errors
-    /// There was none in half of the time until `deadline`.
+    /// There was none in half of the time until `deadline`, or there can be none.
     pub(super) async fn admit(
         &self,
         owner: ReviewOwner,
-        body: usize,
-        beside: u64,
+        needed: NeededMemory,
         deadline: Instant,
     ) -> Result<ReservedMemory, NoMemory> {
-        let body = body as u64;
-        let bytes = body
-            .saturating_mul(PARSED_BYTES_PER_BYTE)
-            .saturating_add(REVIEW_BYTES_MIN)
-            .saturating_add(beside);
-        let pool = match bytes <= SMALL_BYTES_MAX {
+        let body = needed.body as u64;
+        let least = REVIEW_BYTES_MIN
+            .saturating_add(body)
+            .saturating_add(needed.parsed);
+        let bytes = least.saturating_add(needed.beside);
+        let pool = match bytes <= SMALL_BYTES_MAX.min(self.small.units_max()) {
             true => &self.small,
             false => &self.large,
         };
-        // A review that is larger than all of the memory takes all of it.
-        let bytes = bytes.min(pool.units_max());
+        let bytes_max = pool.units_max();
+        if least > bytes_max {
+            return Err(NoMemory::Never {
+                bytes: least,
+                bytes_max,
+            });
+        }
+        let bytes = bytes.min(bytes_max);
         if let Ok(taken) = pool.try_take(owner, bytes) {
             let waited = Duration::ZERO;
             return Ok(ReservedMemory {
@@ -133,6 +156,15 @@ mod tests {
         ReviewOwner::of(namespace, "")
     }
 
+    /// The memory of a review with a body of so many bytes, which takes 30 times as much as that.
+    fn of_body(body: usize) -> NeededMemory {
+        NeededMemory {
+            body,
+            parsed: 30 * body as u64,
+            beside: 0,
+        }
+    }
+
     fn in_seconds(seconds: u64) -> Instant {
         Instant::now() + Duration::from_secs(seconds)
     }
@@ -140,16 +172,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn large_reviews_wait_for_memory_and_small_ones_for_none_of_them() {
         let memory = ReviewMemory::new(128 * MIB as u64);
-        let first = memory.admit(owner("a"), 3 * MIB, 0, in_seconds(10)).await;
+        let first = memory
+            .admit(owner("a"), of_body(3 * MIB), in_seconds(10))
+            .await;
         assert!(first.is_ok());
-        let second = memory.admit(owner("a"), 3 * MIB, 0, in_seconds(10));
+        let second = memory.admit(owner("a"), of_body(3 * MIB), in_seconds(10));
         let mut second = std::pin::pin!(second);
         assert!(
             second.as_mut().now_or_never().is_none(),
             "there is no memory"
         );
         let small = memory
-            .admit(owner("a"), 2_000, 0, in_seconds(10))
+            .admit(owner("a"), of_body(2_000), in_seconds(10))
             .now_or_never();
         assert_eq!(small.unwrap().unwrap().waited, Duration::ZERO);
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -167,7 +201,7 @@ mod tests {
     async fn a_review_that_finds_no_memory_is_refused_after_half_of_its_time() {
         let memory = ReviewMemory::new(128 * MIB as u64);
         let _first = memory
-            .admit(owner("a"), 8 * MIB, 0, in_seconds(10))
+            .admit(owner("a"), of_body(3 * MIB), in_seconds(10))
             .await
             .unwrap();
         for (owner, reason) in [
@@ -175,17 +209,17 @@ mod tests {
             (owner("b"), NoMemory::OtherReviews),
         ] {
             let begun = Instant::now();
-            let refused = memory.admit(owner, MIB, 0, in_seconds(10)).await;
+            let refused = memory.admit(owner, of_body(MIB), in_seconds(10)).await;
             assert_eq!(refused.map(drop), Err(reason));
             assert_eq!(begun.elapsed().as_secs(), 5);
         }
     }
 
-    /// Objects of 900 KB, in the memory that the chart gives.
+    /// There is room for four reviews.
     #[tokio::test(start_paused = true)]
     async fn an_owner_of_many_large_reviews_leaves_memory_to_others_and_is_blamed_itself() {
         let memory = ReviewMemory::new(160 * MIB as u64);
-        let admit = async |owner| memory.admit(owner, 900_000, 0, in_seconds(10)).await;
+        let admit = async |owner| memory.admit(owner, of_body(950_000), in_seconds(10)).await;
         let mut held = Vec::new();
         let refused = loop {
             match admit(owner("a")).await {
@@ -204,11 +238,49 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_review_that_takes_more_than_there_is_is_refused_at_once() {
+        let memory = ReviewMemory::new(128 * MIB as u64);
+        let bytes_max = 96 * MIB as u64;
+        let needed = |bytes: u64, beside: u64| NeededMemory {
+            body: 1_000,
+            parsed: bytes - 1_000 - REVIEW_BYTES_MIN,
+            beside,
+        };
+        let admit = |needed| {
+            memory
+                .admit(owner("a"), needed, in_seconds(10))
+                .now_or_never()
+        };
+        let refused = admit(needed(bytes_max + 1, 0)).unwrap();
+        let bytes = bytes_max + 1;
+        assert_eq!(refused.map(drop), Err(NoMemory::Never { bytes, bytes_max }));
+        for beside in [0, COMPILED_BYTES_MAX] {
+            assert!(admit(needed(bytes_max, beside)).unwrap().is_ok());
+        }
+    }
+
+    /// A quarter of the memory is for small reviews alone.
+    #[tokio::test(start_paused = true)]
+    async fn a_small_review_takes_the_memory_of_large_ones_where_that_of_small_ones_is_less() {
+        let memory = ReviewMemory::new(800 * 1024);
+        let needed = NeededMemory {
+            body: 1_000,
+            parsed: 400 * 1024,
+            beside: 0,
+        };
+        let admitted = memory.admit(owner("a"), needed, in_seconds(10)).await;
+        assert!(admitted.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_policy_takes_memory_for_compiling_it_too() {
         let memory = ReviewMemory::new(160 * MIB as u64);
         let admit = async |owner| {
-            let beside = COMPILED_BYTES_MAX;
-            memory.admit(owner, 2_000, beside, in_seconds(10)).await
+            let needed = NeededMemory {
+                beside: COMPILED_BYTES_MAX,
+                ..of_body(2_000)
+            };
+            memory.admit(owner, needed, in_seconds(10)).await
         };
         let held = admit(owner("a")).await.unwrap();
         assert_eq!(
@@ -223,12 +295,17 @@ mod tests {
     async fn bodies_that_wait_are_limited() {
         let memory = ReviewMemory::new(128 * MIB as u64);
         let _first = memory
-            .admit(owner("a"), 8 * MIB, 0, in_seconds(10))
+            .admit(owner("a"), of_body(3 * MIB), in_seconds(10))
             .await
             .unwrap();
+        let waits = NeededMemory {
+            body: 8 * MIB,
+            parsed: 0,
+            beside: 0,
+        };
         let owners = ["b", "c", "d", "e"].into_iter().map(owner);
         let mut waiting: Vec<_> = owners
-            .map(|owner| Box::pin(memory.admit(owner, 8 * MIB, 0, in_seconds(10))))
+            .map(|owner| Box::pin(memory.admit(owner, waits, in_seconds(10))))
             .collect();
         for waiting in &mut waiting {
             assert!(waiting.as_mut().now_or_never().is_none());
@@ -237,7 +314,9 @@ mod tests {
             (owner("f"), NoMemory::OtherReviews),
             (owner("b"), NoMemory::OwnReviews),
         ] {
-            let refused = memory.admit(owner, MIB, 0, in_seconds(10)).now_or_never();
+            let refused = memory
+                .admit(owner, of_body(MIB), in_seconds(10))
+                .now_or_never();
             assert_eq!(refused.unwrap().map(drop), Err(reason), "at once");
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{Http, ingress},
-    cluster::{Cluster, unique_host},
+    cluster::{Cluster, ingresses, unique_host},
     mutations::{config, policy, review},
 };
 
@@ -74,6 +74,45 @@ async fn a_review_that_is_too_large_is_refused_whatever_the_failure_policy() {
         assert_eq!(found, (&"0ab-1".into(), &false.into()));
         let message = response["status"]["message"].as_str().unwrap();
         assert!(message.starts_with("AR403"), "{message}");
+    }
+}
+
+/// In a list of small objects, a byte of text takes a hundred bytes of memory, and rules that change it make copies.
+#[tokio::test]
+async fn a_request_that_takes_more_memory_than_there_is_is_refused_whatever_the_failure_policy() {
+    let rules = [
+        json!({ "validate": { "failureAction": "Enforce", "message": "no", "pattern": { "kind": "?*" } } }),
+        json!({ "mutate": { "patchStrategicMerge": { "metadata": { "labels": { "made": "here" } } } } }),
+    ];
+    let policies = ["Fail", "Ignore"].map(|failure| policy(failure, failure, &rules));
+    let cluster = Cluster::with(&policies).await;
+    let given = ["--review-memory-limit", "4Mi"];
+    let (_webhook, client) = cluster.webhook_at_once(&given).await;
+    let _beats = cluster.beats(&[ingresses().as_str()]);
+    cluster.service.readiness.wait_ready().await;
+    let maps = |count: usize| json!(vec![json!({ "a": 0 }); count]);
+    let cases: [(Value, &[&str]); 3] = [
+        (json!({ "a": "x".repeat(400_000) }), &["validate", "mutate"]),
+        (maps(1_000), &["validate"]),
+        (maps(5_000), &[]),
+    ];
+    for (data, decided) in cases {
+        let review = review("CREATE", &config(&data), &Value::Null);
+        for phase in ["validate", "mutate"] {
+            for failure in ["fail", "ignore"] {
+                let path = format!("/{phase}/{failure}");
+                let answer = client.review(&path, &review).await;
+                if decided.contains(&phase) {
+                    assert_eq!(answer["allowed"], true, "{path}: {answer}");
+                    assert_eq!(answer.get("patch").is_some(), phase == "mutate");
+                    continue;
+                }
+                assert_eq!(answer["allowed"], false, "{path}: {answer}");
+                assert_eq!(answer["status"]["code"], 413, "{answer}");
+                let message = answer["status"]["message"].as_str().unwrap();
+                assert!(message.starts_with("AR403 "), "{message}");
+            }
+        }
     }
 }
 

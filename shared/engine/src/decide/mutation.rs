@@ -19,8 +19,8 @@ use crate::verdict::{ChangedPlaces, RuleRecord};
 
 /// The object in its current state, with a record of each change.
 pub(super) struct Mutation {
-    /// The object as it was sent.
-    sent: Value,
+    /// The object as it was sent; `None`: no rule has changed it yet.
+    sent: Option<Value>,
     /// The request, with the object in its present state.
     request: AdmissionRequest,
     /// The object before this policy changed it; `None`: the policy has changed nothing yet.
@@ -41,7 +41,7 @@ pub(super) enum NextAsked {
 impl Mutation {
     pub(super) fn new(request: AdmissionRequest) -> Self {
         Self {
-            sent: request.matched_object().clone(),
+            sent: None,
             request,
             found: None,
             records: Vec::new(),
@@ -92,6 +92,9 @@ impl Mutation {
         if self.found.is_none() {
             self.found = Some(self.request.matched_object().clone());
         }
+        if self.sent.is_none() {
+            self.sent = self.found.clone();
+        }
         self.request = self.request.with_object(object);
     }
 
@@ -114,8 +117,9 @@ impl Mutation {
     /// are equal. Where too few steps are left to compare them, the patch replaces the object whole.
     pub(super) fn end(self) -> (Vec<RuleRecord>, Option<Value>) {
         let now = self.request.matched_object();
-        let patch = (self.sent != *now).then(|| {
-            let patch = json::diff_charged(&self.sent, now, &meter::charge_bytes);
+        let sent = self.sent.as_ref().filter(|sent| *sent != now);
+        let patch = sent.map(|sent| {
+            let patch = json::diff_charged(sent, now, &meter::charge_bytes);
             patch.unwrap_or_else(|_| json::replaced(now))
         });
         (self.records, patch)

@@ -11,9 +11,9 @@ use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
 use tokio::time::Instant;
 
 use super::held::HeldRequest;
-use crate::incoming::{PARSED_BYTES_PER_BYTE, ReviewOwner};
+use crate::incoming::ReviewOwner;
 
-/// Memory of all triggers. A webhook of 256 MiB has it beside 160 MiB for reviews.
+/// Memory of all triggers. A webhook has it beside the memory for reviews.
 const MEMORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The part of the memory in which triggers wait.
@@ -27,6 +27,9 @@ const LARGE_BYTES_MAX: u64 = MEMORY_BYTES_MAX - WAITING_BYTES_MAX - SMALL_BYTES_
 
 /// The most triggers that wait or are worked on: so many with one rule find room.
 pub(super) const TRIGGERS_MAX: usize = 1_024;
+
+/// The memory of a parsed trigger for each byte of its text. Lists of small objects take more.
+const PARSED_BYTES_PER_BYTE: u64 = 32;
 
 /// Memory that a trigger takes while it waits, beside its text, and each of its rules.
 const PART_BYTES: u64 = WAITING_BYTES_MAX / TRIGGERS_MAX as u64 / 2;

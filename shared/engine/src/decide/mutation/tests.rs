@@ -140,6 +140,19 @@ fn a_change_that_takes_too_many_steps_to_compare_refuses_the_request() {
     assert!(!verdict::decide(records, Vec::new()).allowed());
 }
 
+/// A large object would take twice its memory for nothing.
+#[test]
+fn an_object_that_no_rule_changes_is_not_copied() {
+    let mut mutation = mutation();
+    mutation.begin_policy();
+    assert_eq!(
+        mutation.take(record(RuleOutcome::Pass, true)),
+        NextAsked::Rule
+    );
+    assert!(mutation.sent.is_none() && mutation.found.is_none());
+    assert_eq!(mutation.end().1, None);
+}
+
 #[test]
 fn an_answer_that_takes_too_many_steps_to_compare_replaces_the_object() {
     let mut mutation = mutation();
