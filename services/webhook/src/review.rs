@@ -274,8 +274,8 @@ impl<'a> Review<'a> {
     /// Returns the most memory that its parts take once they are parsed, with so many copies of the object.
     pub(crate) fn parsed_bytes_max(&self, objects: u64) -> u64 {
         let fields = self.fields.iter().map(|(name, text)| match name {
-            "object" => objects.saturating_mul(json::parsed_bytes_max(text)),
-            _ => json::parsed_bytes_max(text),
+            "object" => objects.saturating_mul(json::parsed_bytes_max(text.as_bytes())),
+            _ => json::parsed_bytes_max(text.as_bytes()),
         });
         fields.fold(0, u64::saturating_add)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anteroom_functions::json::parsed_bytes_max;
 use anteroom_model::FactError;
 use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
 use anteroom_wire::beneficiary::Beneficiary;
@@ -9,8 +10,8 @@ use anteroom_wire::beneficiary::Beneficiary;
 use super::limits::{ReadClaim, busy};
 use crate::gateway::calls::CallFault;
 
-/// Answers from this size on are large.
-const LARGE_BYTES_MIN: usize = 256 * 1024;
+/// Answers that take so much memory once they are parsed are large: some 256 KiB of the JSON of usual objects.
+const LARGE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
 /// Large answers that are in memory at once, parsed.
 const LARGE_ANSWERS_MAX: u64 = 2;
@@ -21,8 +22,8 @@ const WAITING_MAX: u64 = 16;
 /// The most of [`WAITING_MAX`] for one beneficiary.
 const BENEFICIARY_WAITING_MAX: u64 = WAITING_MAX / 2;
 
-/// The most memory of an answer and its values. A few bytes of JSON are a value of a hundred bytes.
-const PARSED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The most memory of an answer once it is parsed. A few bytes of JSON may be a value of hundreds of bytes.
+const PARSED_BYTES_MAX: u64 = 96 * 1024 * 1024;
 
 /// The places of large answers in memory, which the beneficiaries of reads get in turns.
 ///
@@ -48,16 +49,16 @@ impl Default for LargeAnswers {
 }
 
 impl LargeAnswers {
-    /// Waits for a place for an answer of so many bytes. A smaller answer needs none.
+    /// Waits for a place for an answer that takes so many bytes once it is parsed. A small answer needs none.
     ///
     /// # Errors
     /// [`FactError::LiveReadBusy`] where there was no place before the claim's deadline, or too many wait.
     pub(super) async fn place_for(
         &self,
-        bytes: usize,
+        parsed_bytes: u64,
         claim: &ReadClaim,
     ) -> Result<Option<AnswerPlace>, FactError> {
-        if bytes < LARGE_BYTES_MIN {
+        if parsed_bytes < LARGE_BYTES_MIN {
             return Ok(None);
         }
         let beneficiary = || claim.beneficiary.clone();
@@ -75,21 +76,15 @@ impl LargeAnswers {
     }
 }
 
-/// Checks that the values of an answer take no more memory than [`PARSED_BYTES_MAX`]. Counts what separates values, so
-/// that nothing is parsed for it.
+/// Returns the memory that an answer takes at most once it is parsed, in bytes.
 ///
 /// # Errors
-/// [`CallFault::TooLarge`].
-pub(super) fn check_values(json: &[u8]) -> Result<(), CallFault> {
-    /// About what a value takes with its key.
-    const VALUE_BYTES: usize = 100;
-    let separators = json
-        .iter()
-        .filter(|byte| matches!(byte, b',' | b'[' | b'{'));
-    match VALUE_BYTES * separators.count() + json.len() <= PARSED_BYTES_MAX {
-        true => Ok(()),
-        false => Err(CallFault::TooLarge {
-            bytes_max: PARSED_BYTES_MAX,
+/// [`CallFault::TooLarge`]: it takes more than an answer may.
+pub(super) fn parsed_bytes(json: &[u8]) -> Result<u64, CallFault> {
+    match parsed_bytes_max(json) {
+        bytes if bytes <= PARSED_BYTES_MAX => Ok(bytes),
+        _ => Err(CallFault::TooLarge {
+            bytes_max: PARSED_BYTES_MAX as usize,
         }),
     }
 }
@@ -109,10 +104,10 @@ mod tests {
     #[test]
     fn an_answer_of_very_many_values_is_refused_before_it_is_parsed() {
         let list = |elements: usize| format!("[{}]", vec!["1"; elements].join(","));
-        assert!(check_values(list(600_000).as_bytes()).is_ok());
-        assert!(check_values(list(700_000).as_bytes()).is_err());
+        assert!(parsed_bytes(list(1_200_000).as_bytes()).is_ok());
+        assert!(parsed_bytes(list(1_300_000).as_bytes()).is_err());
         let text = format!("{{\"a\":\"{}\"}}", "b".repeat(8 * 1024 * 1024));
-        assert!(check_values(text.as_bytes()).is_ok());
+        assert!(parsed_bytes(text.as_bytes()).is_ok());
     }
 
     /// A claim for policies of a namespace.

@@ -21,7 +21,7 @@ use super::{
     allowed::{Allowed, ReadTarget},
     evaluate::Evaluations,
     failed,
-    large_answers::{AnswerPlace, LargeAnswers, check_values},
+    large_answers::{AnswerPlace, LargeAnswers, parsed_bytes},
     limits::{Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
     policies::Policies,
@@ -446,18 +446,16 @@ impl LiveReader {
         let _under_way = self.tools.metrics.under_way();
         let (status, bytes) = self.call(allowed, target).await?;
         let (size, config_map) = (bytes.len(), allowed.config_map);
-        let place = self.large_answers.place_for(size, claim).await?;
-        let answer = off_thread(size, move || {
-            check_values(&bytes).map_err(|fault| read_failed(&fault))?;
-            match status {
-                // As in Kyverno a body that is no JSON is null, beside its status.
-                Some(status) => {
-                    let body = parse_or_null(&bytes).map_err(|fault| read_failed(&fault))?;
-                    Ok(service_answer(status, body))
-                }
-                None if config_map => as_config_map(&bytes),
-                None => parse(&bytes).map_err(|fault| read_failed(&fault)),
+        let parsed_bytes = parsed_bytes(&bytes).map_err(|fault| read_failed(&fault))?;
+        let place = self.large_answers.place_for(parsed_bytes, claim).await?;
+        let answer = off_thread(size, move || match status {
+            // As in Kyverno a body that is no JSON is null, beside its status.
+            Some(status) => {
+                let body = parse_or_null(&bytes).map_err(|fault| read_failed(&fault))?;
+                Ok(service_answer(status, body))
             }
+            None if config_map => as_config_map(&bytes),
+            None => parse(&bytes).map_err(|fault| read_failed(&fault)),
         });
         Ok(Fetch {
             answer: Arc::new(answer.await?),
