@@ -44,11 +44,11 @@ mod union;
 use serde_json::Value;
 
 pub use error::ApplyError;
-use fits::{Fits, Misfit};
+use fits::Fits;
 pub use openapi::{built_in_table, published};
 pub use types::{ObjectSchema, SchemaError, TYPES_MAX};
 
-use crate::size::{self, Budget};
+use crate::size::{self, Budget, Work};
 
 /// The treatment of atomic lists, maps and objects that a patch touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,33 +62,49 @@ pub enum Atomics {
 /// Merges `patch`, a partial object, into `object`, of the type `schema`.
 ///
 /// # Errors
-/// [`ApplyError`], all but `NoSchema`.
+/// [`ApplyError`], all but `NoSchema` and `TooCostly`.
 pub fn apply(
     object: &Value,
     patch: &Value,
     schema: &ObjectSchema,
     atomics: Atomics,
 ) -> Result<Value, ApplyError> {
+    apply_charged(object, patch, schema, atomics, &|_| true)
+}
+
+/// Merges like [`apply`]. Each part of the merge tells `charge` its work before it does it: the checks, the identities of
+/// elements, the copy. The unit is the time to copy a byte of text. If `charge` returns `false`, the merge ends there.
+///
+/// # Errors
+/// [`ApplyError`], all but `NoSchema`.
+pub fn apply_charged(
+    object: &Value,
+    patch: &Value,
+    schema: &ObjectSchema,
+    atomics: Atomics,
+    charge: &dyn Fn(usize) -> bool,
+) -> Result<Value, ApplyError> {
     size::check_depth(object)?;
     size::check_depth(patch)?;
     let mut budget = Budget::new();
     budget.take(object)?;
     budget.take(patch)?;
+    let work = Work::counted_by(charge);
+    // Both are checked, and then copied.
+    for value in [object, patch] {
+        work.charge(2 * size::work(value))?;
+    }
     let patch = without_type(patch)?;
     let (types, root) = (schema.types(), schema.root());
-    Fits::patch(types)
-        .check(root, &patch)
-        .map_err(|Misfit { path, problem }| ApplyError::Patch { path, problem })?;
+    Fits::patch(types, work).check(root, &patch)?;
     if atomics == Atomics::Refused {
         let paths = fits::atomics(types, root, &patch);
         if !paths.is_empty() {
             return Err(ApplyError::Atomic { paths });
         }
     }
-    Fits::object(types)
-        .check(root, object)
-        .map_err(|Misfit { path, problem }| ApplyError::Object { path, problem })?;
-    Ok(union::merge(types, root, object, &patch))
+    Fits::object(types, work).check(root, object)?;
+    Ok(union::merge(types, root, object, &patch, work)?)
 }
 
 /// Returns the patch without its `apiVersion` and `kind`: the object's values are used.

@@ -46,12 +46,16 @@ pub enum ApplyError {
     /// The object or the patch is too deep.
     #[error("the patch or the object nests deeper than {DEPTH_MAX} levels")]
     TooDeep,
+    /// Whoever counts the work of the merge has stopped it.
+    #[error("the patch takes more steps than are left")]
+    TooCostly,
 }
 
 impl From<PatchError> for ApplyError {
     fn from(error: PatchError) -> Self {
         match error {
             PatchError::TooDeep => Self::TooDeep,
+            PatchError::TooCostly => Self::TooCostly,
             _ => Self::TooLarge,
         }
     }

@@ -5,17 +5,12 @@ use std::{borrow::Cow, cell::RefCell, collections::BTreeSet};
 use serde_json::{Map as Fields, Value};
 
 use super::{
+    error::ApplyError,
     item,
     path::{Path, PathStep},
     types::{List, Map, Scalar, Type, TypeId, Types},
 };
-
-/// The place where a value does not fit, and why.
-#[derive(Debug)]
-pub(super) struct Misfit {
-    pub(super) path: String,
-    pub(super) problem: String,
-}
+use crate::size::Work;
 
 /// A check of values against types.
 pub(super) struct Fits<'t> {
@@ -23,47 +18,49 @@ pub(super) struct Fits<'t> {
     /// A patch has no nulls, no unknown fields, and each element once.
     is_patch: bool,
     /// The first element that is there twice. As at the API server, any other fault is told rather than that.
-    twice: RefCell<Option<Misfit>>,
+    twice: RefCell<Option<ApplyError>>,
+    /// Counts the identities that are written.
+    work: Work<'t>,
 }
 
 impl<'t> Fits<'t> {
-    pub(super) fn patch(types: &'t Types) -> Self {
+    pub(super) fn patch(types: &'t Types, work: Work<'t>) -> Self {
         Self {
             is_patch: true,
-            ..Self::object(types)
+            ..Self::object(types, work)
         }
     }
 
-    pub(super) fn object(types: &'t Types) -> Self {
+    pub(super) fn object(types: &'t Types, work: Work<'t>) -> Self {
         Self {
             types,
             is_patch: false,
             twice: RefCell::new(None),
+            work,
         }
     }
 
-    /// Checks a whole value, whose nesting was checked.
-    pub(super) fn check(self, root: TypeId, value: &Value) -> Result<(), Misfit> {
+    /// Checks a whole value, whose nesting was checked, and whose bytes were counted as work.
+    pub(super) fn check(self, root: TypeId, value: &Value) -> Result<(), ApplyError> {
         self.value(root, value, &Path::ROOT)?;
         self.twice.into_inner().map_or(Ok(()), Err)
     }
 
-    fn value(&self, id: TypeId, value: &Value, path: &Path<'_>) -> Result<(), Misfit> {
+    fn value(&self, id: TypeId, value: &Value, path: &Path<'_>) -> Result<(), ApplyError> {
         let Some(of) = self.types.get(id) else {
-            return Err(misfit(path, "the schema has no such type"));
+            return Err(self.misfit(path, "the schema has no such type"));
         };
         match (value, &of.map, &of.list, of.scalar) {
-            (Value::Null, ..) if self.is_patch => Err(misfit(
-                path,
-                "null is no value here: a merge takes nothing away",
-            )),
+            (Value::Null, ..) if self.is_patch => {
+                Err(self.misfit(path, "null is no value here: a merge takes nothing away"))
+            }
             (Value::Null, ..) => Ok(()),
             (Value::Object(fields), Some(map), ..) => self.fields(map, fields, path),
             (Value::Array(elements), _, Some(list), _) => self.elements(list, elements, path),
             (single, .., Some(scalar)) if is_a(single, scalar) => Ok(()),
             (value, ..) => {
                 let problem = format!("expected {}, found {}", expected(of), shape(value));
-                Err(misfit(path, problem))
+                Err(self.misfit(path, problem))
             }
         }
     }
@@ -73,13 +70,13 @@ impl<'t> Fits<'t> {
         map: &Map,
         fields: &Fields<String, Value>,
         path: &Path<'_>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), ApplyError> {
         for (name, value) in fields {
             let path = path.below(PathStep::Field(name));
             match map.field(name) {
                 Some(id) => self.value(id, value, &path)?,
                 None if self.is_patch => {
-                    return Err(misfit(&path, "the field is not declared in the schema"));
+                    return Err(self.misfit(&path, "the field is not declared in the schema"));
                 }
                 None => {}
             }
@@ -87,7 +84,10 @@ impl<'t> Fits<'t> {
         Ok(())
     }
 
-    fn elements(&self, list: &List, elements: &[Value], path: &Path<'_>) -> Result<(), Misfit> {
+    fn elements(&self, list: &List, elements: &[Value], path: &Path<'_>) -> Result<(), ApplyError> {
+        if !list.is_atomic {
+            self.work.charge(item::IDENTITY_BYTES * elements.len())?;
+        }
         let mut seen = BTreeSet::new();
         for (place, element) in elements.iter().enumerate() {
             if list.is_atomic {
@@ -95,22 +95,24 @@ impl<'t> Fits<'t> {
                 continue;
             }
             let item = item::identity(list, element)
-                .map_err(|problem| misfit(&path.below(PathStep::Index(place)), problem))?;
+                .map_err(|problem| self.misfit(&path.below(PathStep::Index(place)), problem))?;
             let path = path.below(PathStep::Item(&item));
             self.value(list.element, element, &path)?;
             if self.is_patch && !seen.insert(item.clone()) {
-                let twice = || misfit(&path, "the element is there twice");
+                let twice = || self.misfit(&path, "the element is there twice");
                 self.twice.borrow_mut().get_or_insert_with(twice);
             }
         }
         Ok(())
     }
-}
 
-fn misfit(path: &Path<'_>, problem: impl Into<String>) -> Misfit {
-    Misfit {
-        path: path.text(),
-        problem: problem.into(),
+    /// Returns the error that says where a value does not fit, and why.
+    fn misfit(&self, path: &Path<'_>, problem: impl Into<String>) -> ApplyError {
+        let (path, problem) = (path.text(), problem.into());
+        match self.is_patch {
+            true => ApplyError::Patch { path, problem },
+            false => ApplyError::Object { path, problem },
+        }
     }
 }
 

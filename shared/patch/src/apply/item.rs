@@ -4,6 +4,10 @@ use serde_json::Value;
 
 use super::types::{List, ListMapKey};
 
+/// The work of writing an identity, in bytes of text, beside that of going through the element: several short texts are
+/// made and put together.
+pub(super) const IDENTITY_BYTES: usize = 128;
+
 /// Returns the identity of an element, as it is written in paths: `[containerPort=80,protocol="TCP"]`, or
 /// `["a"]` in a set.
 ///

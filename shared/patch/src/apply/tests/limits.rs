@@ -1,5 +1,7 @@
 //! Limits, each at its edge.
 
+use std::cell::RefCell;
+
 use super::*;
 
 /// A list of lists of lists.
@@ -90,4 +92,60 @@ fn long_lists_are_merged_in_time() {
         Atomics::Refused,
     );
     assert_eq!(merged.unwrap()["keyed"].as_array().unwrap().len(), 60_000);
+}
+
+/// A Pod whose container has so many variables.
+fn pod_of(variables: usize) -> Value {
+    let variables = (0..variables).map(|at| json!({"name": at.to_string()}));
+    let variables: Vec<Value> = variables.collect();
+    json!({"spec": {"containers": [{"name": "a", "env": variables}]}})
+}
+
+/// Merges into a Pod, and returns the charges, of which the last of `charges_max` ends the merge.
+fn charged(
+    object: &Value,
+    patch: &Value,
+    charges_max: usize,
+) -> (Result<Value, ApplyError>, Vec<usize>) {
+    let charges = RefCell::new(Vec::new());
+    let charge = |bytes: usize| {
+        charges.borrow_mut().push(bytes);
+        charges.borrow().len() < charges_max
+    };
+    let schema = ObjectSchema::built_in("v1", "Pod").unwrap();
+    let made = apply_charged(object, patch, &schema, Atomics::Refused, &charge);
+    (made, charges.into_inner())
+}
+
+/// Every list by keys is checked by its elements' identities, and a list that the patch names is merged by them too.
+#[test]
+fn a_merge_by_types_is_charged_by_what_it_checks_copies_and_identifies() {
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    for variables in [1_000, 10_000] {
+        let object = pod_of(variables);
+        let copied = 2 * crate::size::work(&object);
+        let identities = variables * item::IDENTITY_BYTES;
+        for (patch, times) in [(&labels, 1), (&pod_of(1), 3)] {
+            let (made, charges) = charged(&object, patch, usize::MAX);
+            let expected = copied + times * identities;
+            let charges: usize = charges.iter().sum();
+            assert!(made.is_ok(), "{made:?}");
+            assert!(
+                (expected..expected + 3_000).contains(&charges),
+                "{charges} of {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_merge_by_types_whose_work_is_too_much_ends_there() {
+    let (object, patch) = (pod_of(3), pod_of(2));
+    let (made, all) = charged(&object, &patch, usize::MAX);
+    assert_eq!(made, Ok(object.clone()));
+    for charges_max in 1..=all.len() {
+        let (made, charges) = charged(&object, &patch, charges_max);
+        assert_eq!(made, Err(ApplyError::TooCostly));
+        assert_eq!(charges, all[..charges_max]);
+    }
 }

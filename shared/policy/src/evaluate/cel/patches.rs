@@ -1,7 +1,7 @@
 //! The patches of a `MutatingPolicy`.
 
 use anteroom_cel::{Budget, EvalError, Machine};
-use anteroom_functions::meter;
+use anteroom_functions::{meter, operator};
 use anteroom_patch::{
     PatchError,
     apply::{self, Atomics, ObjectSchema},
@@ -51,14 +51,15 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
     let cel = &mutation.shared_cel;
     let root_values = ask_roots(cel, cel.reads(), scope)?;
     let mut budget = budget();
-    let before = scope.request.matched_object().clone();
+    let request = scope.request;
+    let before = request.matched_object();
     if !evaluate(&Conditions::of(cel), cel, scope, &root_values, &mut budget)? {
         return Ok(skipped("preconditions not met"));
     }
-    let object = all_patched(mutation, &before, &root_values, &mut budget, &mut 0, scope)?;
+    let object = all_patched(mutation, before, &root_values, &mut budget, &mut 0, scope)?;
     let properties = evaluate(&Annotating(mutation), cel, scope, &root_values, &mut budget)?;
     scope.run.properties = properties;
-    Ok(match object == before {
+    Ok(match object == *before {
         // As in Kyverno, where a patch that changes nothing was applied.
         true => RuleOutcome::Pass,
         false => RuleOutcome::Mutated { object },
@@ -75,6 +76,7 @@ pub(super) fn all_patched(
     scope: &mut Scope<'_>,
 ) -> Result<Value, Stop> {
     let cel = &mutation.shared_cel;
+    meter::charge(operator::length(before));
     let mut object = before.clone();
     for patch in &mutation.patches {
         let weight = anteroom_patch::weight(&object);
@@ -88,7 +90,9 @@ pub(super) fn all_patched(
             ..root_values.clone()
         };
         let made = evaluate(&Patching(patch), cel, scope, &root_values, budget)?;
-        object = applied(mutation, patch, made, &object, scope)?;
+        if let Some(made) = applied(mutation, patch, made, &object, scope)? {
+            object = made;
+        }
     }
     Ok(object)
 }
@@ -131,16 +135,16 @@ impl Expressions for Annotating<'_> {
     }
 }
 
+/// Returns the patched object; `None`: the patch changes nothing.
 fn applied(
     mutation: &CelMutation,
     patch: &CelPatch,
     made: Value,
     object: &Value,
     scope: &mut Scope<'_>,
-) -> Result<Value, Stop> {
+) -> Result<Option<Value>, Stop> {
     let result = match patch.kind {
-        // Nothing is to be changed.
-        CelPatchKind::Apply if made.is_null() => return Ok(object.clone()),
+        CelPatchKind::Apply if made.is_null() => return Ok(None),
         CelPatchKind::Apply => {
             let made = in_template(made, &mutation.template);
             let schema = definitions::schema_of(object, mutation, scope)?;
@@ -152,13 +156,13 @@ fn applied(
                 .and_then(|patch| patch.apply_charged(object, LENIENCY, &meter::charge_bytes));
             match operated {
                 // As in Kubernetes: a test that fails keeps the whole patch from being applied.
-                Err(PatchError::TestFailed { .. }) => return Ok(object.clone()),
+                Err(PatchError::TestFailed { .. }) => return Ok(None),
                 operated => operated.map_err(|error| error.to_string()),
             }
         }
     };
     let result = result.and_then(|made| match is_same_object(&made, object) {
-        true => Ok(made),
+        true => Ok(Some(made)),
         false => Err("the patch changes the object's apiVersion, kind or name".to_owned()),
     });
     result.map_err(|message| {
@@ -179,7 +183,8 @@ fn merge(
         true => Atomics::Replaced,
         false => Atomics::Refused,
     };
-    apply::apply(object, patch, schema, atomics).map_err(|error| error.to_string())
+    let charge = &meter::charge_bytes;
+    apply::apply_charged(object, patch, schema, atomics, charge).map_err(|error| error.to_string())
 }
 
 /// Returns whether both are the same object. A changed name or kind makes a different object.

@@ -1,5 +1,7 @@
 //! `MutatingPolicy`: patches of expressions.
 
+use anteroom_functions::meter;
+
 use super::*;
 
 const ON_PODS: &str = "matchConstraints:\n  resourceRules:\n  - {apiGroups: [''], apiVersions: [v1], \
@@ -113,6 +115,36 @@ fn a_patch_that_changes_nothing_or_whose_test_fails_passes() {
     };
     assert!(is_pass(apply("Object{}")));
     assert!(is_error(apply("Object{spec: Object.spec{nothing: 1}}")));
+}
+
+/// Each of 20 patches checks and merges 5,000 variables: about 150,000 steps.
+#[test]
+fn partial_objects_for_long_lists_end_with_the_steps_of_the_review() {
+    const STEPS: u64 = 1_000_000;
+    const MUTATION: &str = r#"
+- applyConfiguration:
+    expression: >-
+      Object{spec: Object.spec{containers: [Object.spec.containers{name: "a",
+        env: [Object.spec.containers.env{name: "x", value: "y"}]}]}}
+"#;
+    let mut object = pod(&json!({}));
+    let variables = (0..5_000).map(|at| json!({"name": at.to_string()}));
+    object["spec"]["containers"][0]["env"] = variables.collect();
+    let request = of_resource("CREATE", POD, &object);
+    let of = |mutations: usize| {
+        let policy = policy_with(&format!("mutations:\n{}", MUTATION.repeat(mutations)));
+        let (mut reports, left) = meter::within(STEPS, || outcomes(&policy, &request, no_facts));
+        (reports.swap_remove(0).1.outcome, STEPS - left)
+    };
+    let (outcome, taken) = of(1);
+    assert!(
+        matches!(outcome, RuleOutcome::Mutated { .. }),
+        "{outcome:?}"
+    );
+    assert!((130_000..250_000).contains(&taken), "{taken}");
+    let (outcome, taken) = of(20);
+    assert!(matches!(outcome, RuleOutcome::Error(_)), "{outcome:?}");
+    assert_eq!(taken, STEPS);
 }
 
 #[test]
