@@ -33,6 +33,10 @@ pub struct Roots<'v> {
     /// `request`, as in an AdmissionReview. A field that is empty or null is not there, as where the API
     /// server makes the request.
     pub request: Option<&'v Value>,
+    /// The value of `request.object`; `None`: `request` has the value, or else it is that of the root `object`.
+    pub request_object: Option<&'v Value>,
+    /// The value of `request.oldObject`; `None`: `request` has the value, or else it is that of the root `oldObject`.
+    pub request_old_object: Option<&'v Value>,
     /// The root `params`.
     pub params: Option<&'v Value>,
     /// The root `namespaceObject`.
@@ -223,17 +227,21 @@ impl<'v> Machine<'v> {
             Root::OldObject => self.roots.old_object,
             Root::Params => self.roots.params,
             Root::Namespace => self.roots.namespace,
-            Root::RequestObject => self.of_request("object").or(self.roots.object),
-            Root::RequestOldObject => self.of_request("oldObject").or(self.roots.old_object),
+            Root::RequestObject => self
+                .of_request("object", self.roots.request_object)
+                .or(self.roots.object),
+            Root::RequestOldObject => self
+                .of_request("oldObject", self.roots.request_old_object)
+                .or(self.roots.old_object),
             Root::AllowedImages => return Val::List(List::Json(self.roots.allowed_images)),
             Root::AllowedValues => return Val::List(List::Json(self.roots.allowed_values)),
         };
         value.map_or(Val::Null, Val::of)
     }
 
-    /// An object that the request itself holds.
-    fn of_request(&self, field: &str) -> Option<&'v Value> {
-        let found = self.roots.request?.get(field)?;
+    /// An object that the request itself holds, `apart` or among its fields.
+    fn of_request(&self, field: &str, apart: Option<&'v Value>) -> Option<&'v Value> {
+        let found = apart.or_else(|| self.roots.request?.get(field))?;
         (!found.is_null()).then_some(found)
     }
 

@@ -14,6 +14,11 @@ use serde_json::{Map, Value};
 pub use reference::ImageRef;
 pub(crate) use reference::normal;
 
+use crate::meter;
+
+/// The steps of taking an image apart into a value of several fields, beside reading it.
+const IMAGE_STEPS: u64 = 32;
+
 /// The JSON pointers to the Pod's spec, by kind.
 const SPECS: &[(&str, &str)] = &[
     ("Pod", "/spec"),
@@ -26,7 +31,8 @@ const SPECS: &[(&str, &str)] = &[
     ("CronJob", "/spec/jobTemplate/spec/template/spec"),
 ];
 
-/// Returns the images of an object of this kind; `None` where it has none.
+/// Returns the images of an object of this kind; `None` where it has none. Each image is charged to the meter. The work
+/// goes on where no steps are left: it is one pass over the object, and the caller may keep the result.
 ///
 /// # Errors
 /// Why they cannot be determined.
@@ -101,6 +107,8 @@ fn add_container(
     let Some(image) = text("image").filter(|image| !image.trim().is_empty()) else {
         return Ok(());
     };
+    meter::charge(IMAGE_STEPS);
+    meter::charge_bytes(image.len());
     let Some(parsed) = ImageRef::parse(image) else {
         return Err(format!("`{image}` of container `{name}` is no image"));
     };
@@ -141,6 +149,17 @@ mod tests {
         ] {
             assert_eq!(images("Pod", &none), Ok(None), "{none}");
         }
+    }
+
+    #[test]
+    fn each_image_is_charged_and_all_are_found_without_steps_too() {
+        let containers = (0..100).map(|at| json!({ "name": at.to_string(), "image": "nginx" }));
+        let containers: Vec<Value> = containers.collect();
+        let pod = json!({ "spec": { "containers": containers } });
+        let found = images("Pod", &pod);
+        let (charged, left) = meter::within(10_000, || images("Pod", &pod));
+        assert_eq!((&charged, left), (&found, 10_000 - 100 * IMAGE_STEPS));
+        assert_eq!(meter::within(10, || images("Pod", &pod)), (found, 0));
     }
 
     #[test]

@@ -264,7 +264,7 @@ mod tests {
     }
 
     fn made_whole() -> AdmissionRequest {
-        let mut request = made(&json!({})).value().clone();
+        let mut request = made(&json!({})).value();
         request["name"] = "b".into();
         made(&json!({"request": request}))
     }

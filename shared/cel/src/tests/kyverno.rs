@@ -206,6 +206,13 @@ fn request_holds_the_objects_and_exceptions_their_lists() {
         run(roots, "request.object.a == 7 && object.a == 1"),
         Ok(true)
     );
+    // The objects may also stand apart from the other fields.
+    let (sent, null) = (json!({"a": 8}), Value::Null);
+    (roots.request_object, roots.request_old_object) = (Some(&sent), Some(&old));
+    let apart = "request.object.a == 8 && object.a == 1 && request.oldObject.a == 0";
+    assert_eq!(run(roots, apart), Ok(true));
+    roots.request_object = Some(&null);
+    assert_eq!(run(roots, "request.object.a == 1"), Ok(true));
     let program = compiled("request.object.spec.a == exceptions.allowedValues");
     let paths: Vec<_> = program.request_paths().map(<[_]>::to_vec).collect();
     assert_eq!(paths, [["object", "spec", "a"].map(Box::from).to_vec()]);

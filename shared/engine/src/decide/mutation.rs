@@ -8,7 +8,9 @@
 //! | cannot be evaluated otherwise | the request is refused, and no further policy is asked |
 //! | makes a change that takes too many steps to compare | the same, whatever the failure policy |
 //!
-//! So either all rules of a policy change the object, or none does.
+//! So either all rules of a policy change the object, or none does. States of the object are shared, never copied.
+
+use std::sync::Arc;
 
 use anteroom_functions::meter;
 use anteroom_patch::{PatchError, json};
@@ -19,12 +21,12 @@ use crate::verdict::{ChangedPlaces, RuleRecord};
 
 /// The object in its current state, with a record of each change.
 pub(super) struct Mutation {
-    /// The object as it was sent; `None`: no rule has changed it yet.
-    sent: Option<Value>,
+    /// The object as it was sent.
+    sent: Arc<Value>,
     /// The request, with the object in its present state.
     request: AdmissionRequest,
     /// The object before this policy changed it; `None`: the policy has changed nothing yet.
-    found: Option<Value>,
+    found: Option<Arc<Value>>,
     records: Vec<RuleRecord>,
     /// The number of records that belong to earlier policies.
     of_others: usize,
@@ -41,7 +43,7 @@ pub(super) enum NextAsked {
 impl Mutation {
     pub(super) fn new(request: AdmissionRequest) -> Self {
         Self {
-            sent: None,
+            sent: request.shared_object(),
             request,
             found: None,
             records: Vec::new(),
@@ -90,10 +92,7 @@ impl Mutation {
 
     fn change(&mut self, object: Value) {
         if self.found.is_none() {
-            self.found = Some(self.request.matched_object().clone());
-        }
-        if self.sent.is_none() {
-            self.sent = self.found.clone();
+            self.found = Some(self.request.shared_object());
         }
         self.request = self.request.with_object(object);
     }
@@ -116,11 +115,10 @@ impl Mutation {
     /// Returns all records, and the patch (RFC 6902) from the object that was sent to the present one; `None`: they
     /// are equal. Where too few steps are left to compare them, the patch replaces the object whole.
     pub(super) fn end(self) -> (Vec<RuleRecord>, Option<Value>) {
-        let now = self.request.matched_object();
-        let sent = self.sent.as_ref().filter(|sent| *sent != now);
-        let patch = sent.map(|sent| {
-            let patch = json::diff_charged(sent, now, &meter::charge_bytes);
-            patch.unwrap_or_else(|_| json::replaced(now))
+        let now = self.request.shared_object();
+        let patch = (self.sent != now).then(|| {
+            let patch = json::diff_charged(&self.sent, &now, &meter::charge_bytes);
+            patch.unwrap_or_else(|_| json::replaced(&now))
         });
         (self.records, patch)
     }

@@ -171,11 +171,11 @@ pub(super) fn evaluate<W: Expressions>(
             true => None,
             false => request.old_object(),
         },
-        request: Some(request.value()),
         params: root_values.params.as_deref(),
         namespace: root_values.namespace.as_deref(),
         allowed_images: &scope.run.allowed_images,
         allowed_values: &scope.run.allowed_values,
+        ..request.cel_roots()
     };
     let host = CelHost::new(cel, scope.namespace, scope.facts);
     let (result, left) = {

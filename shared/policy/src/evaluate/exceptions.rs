@@ -126,8 +126,8 @@ pub(super) fn holding_for<'a>(
         let roots = Roots {
             namespace: existing.namespace,
             object: Some(existing.object),
-            request: Some(scope.request.value()),
-            ..Roots::default()
+            old_object: None,
+            ..scope.request.cel_roots()
         };
         match holds_in_cel(exception, in_cel, roots, scope) {
             Ok(true) => found.0.push(exception),
@@ -190,10 +190,7 @@ fn holds_for_request(
     let namespace = namespace.transpose()?;
     let roots = Roots {
         namespace: namespace.as_deref(),
-        object: request.object(),
-        old_object: request.old_object(),
-        request: Some(request.value()),
-        ..Roots::default()
+        ..request.cel_roots()
     };
     holds_in_cel(exception, in_cel, roots, scope)
 }

@@ -1,6 +1,6 @@
 //! Evaluation of `webhookConfiguration.matchConditions`.
 
-use anteroom_cel::{EvalError, Machine, Program, Roots};
+use anteroom_cel::{EvalError, Machine, Program};
 
 use super::{cel, error::RuleError, report::RuleOutcome};
 use crate::ir::{
@@ -77,12 +77,6 @@ pub(super) fn outcome(
 
 fn is_met(program: &Program, request: &AdmissionRequest) -> Result<bool, EvalError> {
     // As at an API server, nothing is known of the namespace.
-    let roots = Roots {
-        object: request.object(),
-        old_object: request.old_object(),
-        request: Some(request.value()),
-        ..Roots::default()
-    };
-    let mut machine = Machine::new(roots, &[], cel::budget());
+    let mut machine = Machine::new(request.cel_roots(), &[], cel::budget());
     cel::spend(&mut machine, |machine| machine.truth(program))
 }

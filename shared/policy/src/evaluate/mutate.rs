@@ -27,22 +27,22 @@ pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutc
         let reason = "what is deleted is not changed".to_owned();
         return Some(RuleOutcome::Skipped { reason });
     }
-    let before = scope.request.matched_object();
+    let before = scope.request.shared_object();
     let mut object = MutatedObject {
-        schema: schema(before),
-        value: before.clone(),
+        schema: schema(&before),
+        value: Arc::clone(&before),
         gone_through: 0,
         is_requested: true,
     };
     if let Err(stop) = patched(mutation, &mut object, scope) {
         return stop.outcome();
     }
-    Some(match object.value == *scope.request.matched_object() {
+    Some(match object.value == before {
         true => RuleOutcome::Skipped {
             reason: "no patches applied".to_owned(),
         },
         false => RuleOutcome::Mutated {
-            object: object.value,
+            object: Arc::unwrap_or_clone(object.value),
         },
     })
 }
@@ -55,15 +55,16 @@ pub(super) fn of_existing(
     gone_through: &mut usize,
     scope: &mut Scope<'_>,
 ) -> Result<Value, Stop> {
+    meter::charge(operator::length(before));
     let mut object = MutatedObject {
         schema: schema(before),
-        value: before.clone(),
+        value: Arc::new(before.clone()),
         gone_through: *gone_through,
         is_requested: false,
     };
     let made = patched(mutation, &mut object, scope);
     *gone_through = object.gone_through;
-    made.map(|()| object.value)
+    made.map(|()| Arc::unwrap_or_clone(object.value))
 }
 
 fn patched(
@@ -87,7 +88,8 @@ fn patched(
 
 /// The object on its way.
 struct MutatedObject {
-    value: Value,
+    /// The value so far, which the requests of later lists share.
+    value: Arc<Value>,
     schema: Schema,
     /// Bytes that patches went through.
     gone_through: usize,
@@ -153,9 +155,9 @@ fn each_list(
         }
         if at + 1 < all.len()
             && object.is_requested
-            && object.value != *scope.request.matched_object()
+            && object.value != scope.request.shared_object()
         {
-            changed = Some(scope.request.with_object(object.value.clone()));
+            changed = Some(scope.request.with_object(Arc::clone(&object.value)));
         }
     }
     Ok(())
@@ -222,7 +224,11 @@ fn apply(
         Patch::Merge(patch) => {
             let place = format!("{place}.patchStrategicMerge");
             let patch = rendered(patch, scope).map_err(|stop| stopped(stop, &place))?;
-            merged(object, &patch).map_err(|error| failed(error, place))?
+            let merged = merged(object, &patch).map_err(|error| failed(error, place))?;
+            let Some(merged) = merged else {
+                return Ok(());
+            };
+            merged
         }
         Patch::Json(operations) => {
             let place = format!("{place}.patchesJson6902");
@@ -240,7 +246,7 @@ fn apply(
             operated(object, &listed(&patch), place)?
         }
     };
-    object.value = patched;
+    object.value = Arc::new(patched);
     Ok(())
 }
 
@@ -266,13 +272,13 @@ fn listed(patch: &Value) -> Cow<'_, Value> {
     }
 }
 
-fn merged(object: &MutatedObject, patch: &Value) -> Result<Value, PatchError> {
+/// Returns the object with the patch merged into it; `None`: the patch is not about this object.
+fn merged(object: &MutatedObject, patch: &Value) -> Result<Option<Value>, PatchError> {
     let MutatedObject { value, schema, .. } = object;
     let charge = &meter::charge_bytes;
-    match anchors::resolve_charged(patch, value, *schema, &matches, charge)? {
-        Some(patch) => merge::merge_charged(value, &patch, *schema, charge),
-        None => Ok(value.clone()),
-    }
+    let patch = anchors::resolve_charged(patch, value, *schema, &matches, charge)?;
+    let merged = patch.map(|patch| merge::merge_charged(value, &patch, *schema, charge));
+    merged.transpose()
 }
 
 /// Compares as a pattern does; scalars match also where they read alike.

@@ -1,10 +1,11 @@
 //! The request of an AdmissionReview, as rules see it.
 
 mod derived;
+mod objects;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use anteroom_cel::Arrival;
+use anteroom_cel::{Arrival, Roots};
 use anteroom_functions::images;
 use anteroom_jmespath::EvalSeed;
 use anteroom_model::ExistingObjects;
@@ -13,8 +14,12 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::{Operation, ServedKind};
+use objects::{OBJECT, OLD_OBJECT, RequestImages, RequestObjects};
 
-/// The name under which a rule finds them.
+/// The name under which a rule finds the fields of the request.
+const REQUEST: &str = "request";
+
+/// The name under which a rule finds the images of the object.
 const IMAGES: &str = "images";
 
 /// The fields of a request that hold the roles of its user.
@@ -50,18 +55,21 @@ pub enum RequestError {
 
 /// The `request` of an AdmissionReview, checked once.
 ///
-/// An admission request. Rules match its `object`, or `oldObject` of a DELETE.
+/// An admission request. Rules match its `object`, or `oldObject` of a DELETE. A copy shares all large values.
 #[derive(Clone, Debug)]
 pub struct AdmissionRequest {
-    /// The context in which variables are resolved: `request`, `serviceAccountName`, `serviceAccountNamespace`, and
-    /// `images` if there are any.
-    root: Map<String, Value>,
+    /// The context in which variables are resolved, without the large values: `request` without its objects,
+    /// `serviceAccountName` and `serviceAccountNamespace`.
+    root: Arc<Map<String, Value>>,
+    objects: RequestObjects,
+    /// The images of the object, once a rule has asked for them.
+    images: OnceLock<Arc<RequestImages>>,
     operation: Operation,
     kind: RequestKind,
     /// The namespace that rules match, independent of the context.
     namespace: String,
     /// The labels of the namespace; null if they were not given.
-    namespace_labels: Value,
+    namespace_labels: Arc<Value>,
     arrival: Option<Arrival>,
     /// The bytes of its review; 0 if they are unknown.
     review_bytes: usize,
@@ -70,8 +78,6 @@ pub struct AdmissionRequest {
     subresource: String,
     /// The request was given together with its user's roles, if the user has any.
     says_roles: bool,
-    /// The reason why the images cannot be determined, if they cannot.
-    no_images: Option<String>,
 }
 
 /// The roles of a user, in order, each once.
@@ -110,9 +116,9 @@ impl AdmissionRequest {
                 .to_owned(),
         };
         let matched = if operation == Operation::Delete {
-            "oldObject"
+            OLD_OBJECT
         } else {
-            "object"
+            OBJECT
         };
         if !request.get(matched).is_some_and(Value::is_object) {
             return Err(RequestError::Object {
@@ -126,26 +132,32 @@ impl AdmissionRequest {
         let namespace = text(&request, &["namespace"]).unwrap_or_default();
         let namespace = namespace.to_owned();
         let says_roles = take_empty_roles(&mut request);
-        let mut new = Self {
+        let objects = request.as_object_mut().map(RequestObjects::take);
+        Ok(Self {
             namespace,
-            namespace_labels: Value::Null,
+            namespace_labels: Arc::default(),
             arrival: None,
             review_bytes: 0,
             schema: None,
-            root: root(request),
+            root: Arc::new(root(request)),
+            objects: objects.unwrap_or_default(),
+            images: OnceLock::new(),
             operation,
             kind,
             subresource,
             says_roles,
-            no_images: None,
-        };
-        new.look_for_images();
-        Ok(new)
+        })
+    }
+
+    /// Returns the images of the new state, which are determined once. The result is kept whole even if it takes the
+    /// last steps of a meter, since another meter may run when it is used again.
+    fn images(&self) -> &RequestImages {
+        self.images.get_or_init(|| Arc::new(self.found_images()))
     }
 
     /// Extracts the images of the new state; a deleted object has none. A subresource may carry an object of another
     /// kind: a Pod where ephemeral containers are added.
-    fn look_for_images(&mut self) {
+    fn found_images(&self) -> RequestImages {
         let object = match self.operation {
             Operation::Delete => &Value::Null,
             _ => self.matched_object(),
@@ -154,19 +166,19 @@ impl AdmissionRequest {
             "" => self.kind(),
             _ => text(object, &["kind"]).unwrap_or_default(),
         };
-        let (images, error) = match images::images(kind, object) {
-            Ok(images) => (images, None),
+        let (found, error) = match images::images(kind, object) {
+            Ok(found) => (found, None),
             Err(error) => (None, Some(error)),
         };
-        self.no_images = error;
-        self.root.remove(IMAGES);
-        self.root
-            .extend(images.map(|images| (IMAGES.to_owned(), images)));
+        RequestImages { found, error }
     }
 
     /// Returns the reason why the context entry of this name cannot be determined, if it cannot.
     pub(crate) fn untold(&self, name: &str) -> Option<&str> {
-        self.no_images.as_deref().filter(|_| name == IMAGES)
+        match name {
+            IMAGES => self.images().error.as_deref(),
+            _ => None,
+        }
     }
 
     /// The schema of an object, if it is of the request's kind and version and there is one.
@@ -266,12 +278,12 @@ impl AdmissionRequest {
 
     /// Returns whether it has a user, as every request has that the API server sends.
     pub(crate) fn has_user(&self) -> bool {
-        self.value().get("userInfo").is_some_and(Value::is_object)
+        self.fields().get("userInfo").is_some_and(Value::is_object)
     }
 
     /// The roles of its user, if it says them, as one that was made for a test of policies does.
     pub(crate) fn roles(&self) -> Option<Roles> {
-        let of = |field| texts(self.value(), field).map(str::to_owned).collect();
+        let of = |field| texts(self.fields(), field).map(str::to_owned).collect();
         self.says_roles().then(|| Roles {
             roles: of("roles"),
             cluster_roles: of("clusterRoles"),
@@ -280,7 +292,7 @@ impl AdmissionRequest {
 
     /// The groups of its user.
     pub(crate) fn groups(&self) -> impl Iterator<Item = &str> {
-        let user = self.value().get("userInfo").unwrap_or(&Value::Null);
+        let user = self.fields().get("userInfo").unwrap_or(&Value::Null);
         texts(user, "groups")
     }
 
@@ -299,25 +311,23 @@ impl AdmissionRequest {
         self.says_roles
             || ROLES
                 .into_iter()
-                .any(|name| self.value().get(name).is_some())
+                .any(|name| self.fields().get(name).is_some())
     }
 
     pub(crate) fn namespace_labels(&self) -> Option<&Value> {
-        Some(&self.namespace_labels).filter(|labels| labels.is_object())
+        Some(&*self.namespace_labels).filter(|labels| labels.is_object())
     }
 
     /// The new state; `None` on DELETE.
     pub fn object(&self) -> Option<&Value> {
-        self.value()
-            .get("object")
-            .filter(|object| object.is_object())
+        let object = self.objects.new.as_deref();
+        object.filter(|object| object.is_object())
     }
 
     /// The old state; `None` on CREATE.
     pub fn old_object(&self) -> Option<&Value> {
-        self.value()
-            .get("oldObject")
-            .filter(|object| object.is_object())
+        let object = self.objects.old.as_deref();
+        object.filter(|object| object.is_object())
     }
 
     /// The object that rules match: the new state, or the old one on DELETE.
@@ -327,14 +337,54 @@ impl AdmissionRequest {
             .unwrap_or(&Value::Null)
     }
 
+    /// Returns the object that rules match, shared with the request; null if the request has none.
+    pub fn shared_object(&self) -> Arc<Value> {
+        let RequestObjects { new, old } = &self.objects;
+        let mut objects = [new, old].into_iter().flatten();
+        let found = objects.find(|object| object.is_object());
+        found.cloned().unwrap_or_default()
+    }
+
     /// Returns whether it is large: see [`LARGE_REQUEST_BYTES_MIN`].
     pub fn is_large(&self) -> bool {
         self.review_bytes >= LARGE_REQUEST_BYTES_MIN
     }
 
-    /// The `request` as it came.
-    pub fn value(&self) -> &Value {
-        self.root.get("request").unwrap_or(&Value::Null)
+    /// Returns a copy of the `request` as it came.
+    pub fn value(&self) -> Value {
+        let mut value = self.fields().clone();
+        if let Value::Object(fields) = &mut value {
+            let objects = self.objects.fields();
+            fields.extend(objects.map(|(name, object)| (name.to_owned(), object.clone())));
+        }
+        value
+    }
+
+    /// The `request` without its objects.
+    pub(crate) fn fields(&self) -> &Value {
+        self.root.get(REQUEST).unwrap_or(&Value::Null)
+    }
+
+    /// The value of `request.object` or `request.oldObject`, whatever it is; `None` for any other field.
+    pub(crate) fn object_field(&self, name: &str) -> Option<&Value> {
+        self.objects.get(name)
+    }
+
+    /// The fields of `request` that hold its objects, with their values.
+    pub(crate) fn object_fields(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.objects.fields()
+    }
+
+    /// The roots of expressions in CEL that the request has values of.
+    pub(crate) fn cel_roots(&self) -> Roots<'_> {
+        Roots {
+            object: self.object(),
+            old_object: self.old_object(),
+            request: Some(self.fields()),
+            request_object: self.object_field(OBJECT),
+            request_old_object: self.object_field(OLD_OBJECT),
+            ..Roots::default()
+        }
     }
 
     /// Returns the object that the request is about, to be looked up in the cluster.
@@ -352,13 +402,32 @@ impl AdmissionRequest {
         }
     }
 
-    /// Returns the values that variables are resolved in, before any context entry.
-    pub(crate) fn root(&self) -> &Map<String, Value> {
-        &self.root
+    /// Returns a value that variables are resolved in, before any context entry. `request` is without its objects.
+    pub(crate) fn root_value(&self, name: &str) -> Option<&Value> {
+        match name {
+            IMAGES => self.images().found.as_ref(),
+            name => self.root.get(name),
+        }
+    }
+
+    /// Returns the values that variables are resolved in, before any context entry. `request` is without its objects.
+    pub(crate) fn root_values(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let images = self.images().found.iter();
+        let others = self.root.iter().map(|(name, value)| (name.as_str(), value));
+        others.chain(images.map(|images| (IMAGES, images)))
+    }
+
+    /// Returns a copy of all values that variables are resolved in, before any context entry.
+    fn whole_root(&self) -> Map<String, Value> {
+        let mut root = (*self.root).clone();
+        root.insert(REQUEST.to_owned(), self.value());
+        let images = self.images().found.clone();
+        root.extend(images.map(|images| (IMAGES.to_owned(), images)));
+        root
     }
 
     fn text(&self, path: &[&str]) -> &str {
-        text(self.value(), path).unwrap_or_default()
+        text(self.fields(), path).unwrap_or_default()
     }
 }
 
@@ -403,7 +472,7 @@ fn root(request: Value) -> Map<String, Value> {
         service_account(text(&request, &["userInfo", "username"]).unwrap_or_default());
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
     Map::from_iter([
-        ("request".to_owned(), request),
+        (REQUEST.to_owned(), request),
         ("serviceAccountName".to_owned(), name.into()),
         ("serviceAccountNamespace".to_owned(), namespace.into()),
     ])

@@ -51,6 +51,19 @@ fn changed(records: &[RuleRecord]) -> Vec<Vec<&str>> {
 }
 
 #[test]
+fn what_is_undone_is_the_shared_state_from_before() {
+    let mut mutation = mutation();
+    let sent = mutation.request().shared_object();
+    assert!(Arc::ptr_eq(&sent, &mutation.sent));
+    mutation.begin_policy();
+    assert_eq!(mutation.take(made(json!({ "a": 2 }))), NextAsked::Rule);
+    assert!(!Arc::ptr_eq(&sent, &mutation.request().shared_object()));
+    assert_eq!(mutation.take(failed(true)), NextAsked::Policy);
+    assert!(Arc::ptr_eq(&sent, &mutation.request().shared_object()));
+    assert_eq!(mutation.end().1, None);
+}
+
+#[test]
 fn each_rule_sees_the_object_as_changed_by_the_rules_before_it() {
     let mut mutation = mutation();
     mutation.begin_policy();

@@ -1,6 +1,6 @@
 //! The document that a rule's expressions are evaluated on.
 
-use std::{cell::Cell, iter, slice, sync::Arc, vec};
+use std::{cell::Cell, collections::BTreeMap, iter, slice, sync::Arc, vec};
 
 use anteroom_jmespath::{Node, Shape};
 use serde_json::Value;
@@ -47,15 +47,16 @@ impl<'a> Root<'a> {
         self.untold.get()
     }
 
-    fn field(&self, name: &str) -> Option<&'a Value> {
+    fn field(&self, name: &str) -> Option<RootNode<'a>> {
         let Some(entry) = self.entries.iter().rposition(|entry| entry.name == name) else {
             if let Some(reason) = self.request.untold(name) {
                 self.untold.set(Some(reason));
             }
-            return self.request.root().get(name);
+            let value = self.request.root_value(name)?;
+            return Some(self.of_request(name, value));
         };
         match &self.states.0[entry] {
-            EntryState::Loaded(value) => Some(value),
+            EntryState::Loaded(value) => Some(RootNode::Value(value)),
             EntryState::Absent(_) => None,
             EntryState::Unloaded => {
                 if self.missed.get().is_none() {
@@ -66,6 +67,14 @@ impl<'a> Root<'a> {
         }
     }
 
+    /// Returns a value that is no context entry.
+    fn of_request(&self, name: &str, value: &'a Value) -> RootNode<'a> {
+        match name == "request" && value.is_object() {
+            true => RootNode::Request(self.request),
+            false => RootNode::Value(value),
+        }
+    }
+
     /// Returns the values that are already loaded, for an expression that reads the whole context.
     fn present(&self) -> Vec<(&'a str, RootNode<'a>)> {
         let loaded =
@@ -73,25 +82,32 @@ impl<'a> Root<'a> {
                 .iter()
                 .zip(&self.states.0)
                 .filter_map(|(entry, state)| match state {
-                    EntryState::Loaded(value) => Some((&*entry.name, &**value)),
+                    EntryState::Loaded(value) => Some((&*entry.name, RootNode::Value(value))),
                     EntryState::Unloaded | EntryState::Absent(_) => None,
                 });
-        let of_request = self
-            .request
-            .root()
-            .iter()
-            .map(|(name, value)| (&**name, value));
-        let all: std::collections::BTreeMap<_, _> = of_request.chain(loaded).collect();
-        all.into_iter()
-            .map(|(name, value)| (name, RootNode::Value(value)))
-            .collect()
+        let of_request = self.request.root_values();
+        let of_request = of_request.map(|(name, value)| (name, self.of_request(name, value)));
+        let all: BTreeMap<_, _> = of_request.chain(loaded).collect();
+        all.into_iter().collect()
     }
+}
+
+/// Returns the fields of `request`, in order of their names.
+fn request_fields(request: &AdmissionRequest) -> Vec<(&str, RootNode<'_>)> {
+    let fields = request.fields().entries().chain(request.object_fields());
+    let fields: BTreeMap<_, _> = fields.collect();
+    let fields = fields.into_iter();
+    fields
+        .map(|(name, value)| (name, RootNode::Value(value)))
+        .collect()
 }
 
 /// The root, or any value below it.
 #[derive(Clone, Copy)]
 pub(super) enum RootNode<'a> {
     Root(&'a Root<'a>),
+    /// The value of `request`, whose objects stand apart from its other fields.
+    Request(&'a AdmissionRequest),
     Value(&'a Value),
 }
 
@@ -102,6 +118,7 @@ impl<'a> Node<'a> for RootNode<'a> {
     fn shape(self) -> Shape<'a> {
         match self {
             Self::Root(root) => Shape::Object(root.present().len()),
+            Self::Request(request) => Shape::Object(request_fields(request).len()),
             Self::Value(value) => value.shape(),
         }
     }
@@ -109,21 +126,25 @@ impl<'a> Node<'a> for RootNode<'a> {
     fn field(self, name: &str) -> Option<Self> {
         match self {
             Self::Root(root) => root.field(name),
-            Self::Value(value) => value.field(name),
+            Self::Request(request) => {
+                let object = request.object_field(name);
+                let value = object.or_else(|| request.fields().get(name));
+                value.map(Self::Value)
+            }
+            Self::Value(value) => value.field(name).map(Self::Value),
         }
-        .map(Self::Value)
     }
 
     fn element(self, index: usize) -> Option<Self> {
         match self {
-            Self::Root(_) => None,
+            Self::Root(_) | Self::Request(_) => None,
             Self::Value(value) => value.element(index).map(Self::Value),
         }
     }
 
     fn elements(self) -> Self::Elements {
         let elements: &[Value] = match self {
-            Self::Root(_) => &[],
+            Self::Root(_) | Self::Request(_) => &[],
             Self::Value(value) => value.as_array().map(Vec::as_slice).unwrap_or_default(),
         };
         elements.iter().map(Self::Value)
@@ -132,6 +153,7 @@ impl<'a> Node<'a> for RootNode<'a> {
     fn entries(self) -> Self::Entries {
         match self {
             Self::Root(root) => root.present(),
+            Self::Request(request) => request_fields(request),
             Self::Value(value) => value
                 .entries()
                 .map(|(name, value)| (name, Self::Value(value)))

@@ -37,6 +37,32 @@ validate:
 }
 
 #[test]
+fn expressions_see_the_request_as_one_document() {
+    let (object, old) = (ingress("new", &["a"]), ingress("old", &[]));
+    let request = request("UPDATE", &object, &old);
+    let whole = request.value();
+    assert_eq!((&whole["object"], &whole["oldObject"]), (&object, &old));
+    let names: Vec<_> = whole.as_object().unwrap().keys().collect();
+    for (expression, expected) in [
+        ("request", whole.clone()),
+        ("[request][0]", whole.clone()),
+        ("keys(request)", json!(names)),
+        ("length(request)", json!(names.len())),
+        ("request.object", object),
+        ("request.oldObject", old),
+        ("request.kind.version", json!("v1")),
+        ("type(request)", json!("object")),
+        ("to_string(request)", json!(whole.to_string())),
+    ] {
+        let condition = json!({"key": format!("{{{{ {expression} }}}}"), "operator": "Equals", "value": expected});
+        let deny =
+            json!({"validate": {"message": "seen", "deny": {"conditions": {"all": [condition]}}}});
+        let found = outcome(&deny.to_string(), &request);
+        assert_eq!(found, fail("seen"), "{expression}");
+    }
+}
+
+#[test]
 fn facts_of_both_sides_of_a_condition_are_asked_for_together() {
     let policy = policy(
         r#"

@@ -297,8 +297,13 @@ fn a_large_object_is_not_patched_without_end() {
     );
 }
 
-/// Returns the outcome of a rule that may take so many steps, and the steps that it took.
+/// Returns the outcome of a rule that may take so many steps for a new object, and the steps that it took.
 fn metered(steps: u64, mutate: &Value, object: &Value) -> (RuleOutcome, u64) {
+    metered_for(steps, mutate, &create(object))
+}
+
+/// Returns the outcome of a rule that may take so many steps, and the steps that it took.
+fn metered_for(steps: u64, mutate: &Value, request: &AdmissionRequest) -> (RuleOutcome, u64) {
     let matched = json!({"any": [{"resources": {"kinds": ["*"]}}]});
     let manifest = json!({
         "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
@@ -306,9 +311,8 @@ fn metered(steps: u64, mutate: &Value, object: &Value) -> (RuleOutcome, u64) {
     });
     let policy = compile_for(&manifest, Driver::ALL);
     let policy = policy.unwrap_or_else(|problems| panic!("{problems:#?}"));
-    let request = create(object);
     let (step, left) = meter::within(steps, || {
-        Evaluation::start(&policy, &policy.rules[0], &request).step()
+        Evaluation::start(&policy, &policy.rules[0], request).step()
     });
     match step {
         RuleStep::Done(report) => (report.outcome, steps - left),
@@ -359,6 +363,35 @@ fn merges_of_long_lists_end_with_the_steps_of_the_review() {
         assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED, "{error}");
         assert_eq!(taken, 500_000);
     }
+}
+
+/// Each of 40 elements applies 64 lists. The request of each list but the first has the object that the list before made.
+#[test]
+fn requests_of_later_lists_cost_nothing_for_the_old_object() {
+    let list = |at: usize| {
+        let operation =
+            json!({"op": "add", "path": "/metadata/annotations/a", "value": at.to_string()});
+        json!({"list": "`[1]`", "patchesJson6902": [operation]})
+    };
+    let lists: Vec<_> = (0..64).map(list).collect();
+    let outer = format!("`{:?}`", [1; 40]);
+    let mutate = json!({"foreach": [{"list": outer, "foreach": lists}]});
+    let of = |keys: usize| {
+        let data: Map<_, _> = (0..keys).map(|at| (format!("k{at}"), json!("v"))).collect();
+        let object = |data: Map<String, Value>| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "c", "annotations": {"a": ""}}, "data": data})
+        };
+        let request = request("UPDATE", &object(Map::new()), &object(data));
+        metered_for(10_000_000, &mutate, &request)
+    };
+    let (outcome, taken) = of(0);
+    assert!(
+        matches!(outcome, RuleOutcome::Mutated { .. }),
+        "{outcome:?}"
+    );
+    assert!(taken < 1_000_000, "{taken}");
+    assert_eq!(of(20_000), (outcome, taken));
 }
 
 #[test]

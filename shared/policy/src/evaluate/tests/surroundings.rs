@@ -180,7 +180,7 @@ fn roles_that_the_request_does_not_have_are_a_missing_key() {
         };
         drive(&policy(&rule), request, found).0.outcome
     };
-    let mut said = create(&ingress("a", &[])).value().clone();
+    let mut said = create(&ingress("a", &[])).value();
     said["roles"] = json!(["a:edit"]);
     said["clusterRoles"] = json!([]);
     let said = AdmissionRequest::new(said).unwrap();

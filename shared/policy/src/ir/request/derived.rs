@@ -1,26 +1,29 @@
-//! Requests derived from other requests: with data that the original lacks, or about another object or user.
+//! Requests derived from other requests: with data that the original lacks, or about another object or user. Each shares
+//! with its original all large values that it does not change.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anteroom_cel::Arrival;
+use anteroom_functions::{meter, operator};
 use anteroom_patch::apply::ObjectSchema;
 use serde_json::{Map, Value, json};
 
-use super::{AdmissionRequest, ROLES, RequestKind, Roles, text};
+use super::{
+    AdmissionRequest, IMAGES, OBJECT, OLD_OBJECT, REQUEST, ROLES, RequestKind, Roles,
+    objects::{RequestImages, RequestObjects},
+    text,
+};
 use crate::ir::Operation;
 
-/// The fields of a request that hold its objects.
-const OBJECTS: [&str; 2] = ["object", "oldObject"];
-
 /// A user, and a group, that does not exist.
-const NOBODY: &str = "anteroom:nobody";
+pub(super) const NOBODY: &str = "anteroom:nobody";
 
 impl AdmissionRequest {
     /// Adds the labels of the object's namespace, which a `namespaceSelector` is about: the request does not have
     /// them. Without this, the namespace has no labels.
     #[must_use]
     pub fn with_namespace_labels(mut self, labels: Map<String, Value>) -> Self {
-        self.namespace_labels = Value::Object(labels);
+        self.namespace_labels = Arc::new(Value::Object(labels));
         self
     }
 
@@ -29,7 +32,7 @@ impl AdmissionRequest {
     pub(crate) fn with_roles(&self, roles: &Roles) -> Self {
         let mut known = self.clone();
         known.says_roles = true;
-        if let Some(Value::Object(request)) = known.root.get_mut("request") {
+        if let Some(request) = known.fields_mut() {
             let lists = ROLES.into_iter().zip([&roles.roles, &roles.cluster_roles]);
             let given = lists.filter(|(_, list)| !list.is_empty());
             request.extend(given.map(|(field, list)| (field.to_owned(), list.clone().into())));
@@ -64,7 +67,8 @@ impl AdmissionRequest {
     #[must_use]
     pub fn with_variable(mut self, path: &[String], value: Value) -> Self {
         if let [first, rest @ ..] = path {
-            let mut place = self.root.entry(first.clone()).or_insert(Value::Null);
+            let mut root = self.whole_root();
+            let mut place = root.entry(first.clone()).or_insert(Value::Null);
             for name in rest {
                 if !place.is_object() {
                     *place = Value::Object(Map::new());
@@ -72,8 +76,35 @@ impl AdmissionRequest {
                 place = &mut place[name.as_str()];
             }
             *place = value;
+            self.set_root(root);
         }
         self
+    }
+
+    /// Takes on the values that variables are resolved in, with objects and images.
+    fn set_root(&mut self, mut root: Map<String, Value>) {
+        let request = root.get_mut(REQUEST).and_then(Value::as_object_mut);
+        self.objects = request.map(RequestObjects::take).unwrap_or_default();
+        let images = RequestImages {
+            found: root.remove(IMAGES),
+            error: self.images().error.clone(),
+        };
+        self.images = OnceLock::from(Arc::new(images));
+        self.root = Arc::new(root);
+    }
+
+    /// Returns the fields of `request` without its objects, to be changed in this request alone; `None`: it is no object.
+    fn fields_mut(&mut self) -> Option<&mut Map<String, Value>> {
+        let root = Arc::make_mut(&mut self.root);
+        root.get_mut(REQUEST).and_then(Value::as_object_mut)
+    }
+
+    /// Sets the objects, unless `request` was made no object and so has no fields.
+    fn set_objects(&mut self, objects: RequestObjects) {
+        if self.fields().is_object() {
+            self.objects = objects;
+        }
+        self.images = OnceLock::new();
     }
 
     /// The kind of the resource that a subresource belongs to, as discovery knows it: `Pod` for
@@ -85,30 +116,37 @@ impl AdmissionRequest {
         version: impl Into<String>,
         kind: impl Into<String>,
     ) -> Self {
-        self.kind = RequestKind {
+        let kind = RequestKind {
             group: group.into(),
             version: version.into(),
             kind: kind.into(),
         };
+        // The images are those of the kind that the request says; of a subresource, those of its object's kind.
+        if self.subresource.is_empty() && kind.kind != self.kind.kind {
+            self.images();
+        }
+        self.kind = kind;
         self
     }
 
     /// The request as if the old object, whole, were being created: its outcome decides whether a violation is
     /// new. `None` unless this is an UPDATE.
     pub(crate) fn of_old_object(&self) -> Option<Self> {
-        let old = self.old_object()?.clone();
+        let old = self.objects.old.clone();
+        let old = old.filter(|old| old.is_object())?;
         if self.operation != Operation::Update {
             return None;
         }
         let mut earlier = self.clone();
         earlier.operation = Operation::Create;
         earlier.subresource.clear();
-        if let Some(Value::Object(request)) = earlier.root.get_mut("request") {
-            request.insert("object".to_owned(), old);
-            request.insert("oldObject".to_owned(), Value::Null);
+        if let Some(request) = earlier.fields_mut() {
             request.insert("operation".to_owned(), Operation::Create.as_str().into());
         }
-        earlier.look_for_images();
+        earlier.set_objects(RequestObjects {
+            new: Some(old),
+            old: Some(Arc::default()),
+        });
         Some(earlier)
     }
 
@@ -116,7 +154,7 @@ impl AdmissionRequest {
     pub(crate) fn by_nobody(&self) -> Self {
         let mut request = self.clone();
         request.says_roles = false;
-        if let Some(Value::Object(fields)) = request.root.get_mut("request") {
+        if let Some(fields) = request.fields_mut() {
             let user = json!({ "username": NOBODY, "groups": [NOBODY] });
             fields.insert("userInfo".to_owned(), user);
             for roles in ROLES {
@@ -131,34 +169,31 @@ impl AdmissionRequest {
     #[must_use]
     pub fn by_unknown_user(mut self) -> Self {
         for name in ["serviceAccountName", "serviceAccountNamespace"] {
-            self.root.remove(name);
+            Arc::make_mut(&mut self.root).remove(name);
         }
         self
     }
 
     /// The request about a changed object, as later rules see it.
     #[must_use]
-    pub fn with_object(&self, object: Value) -> Self {
+    pub fn with_object(&self, object: impl Into<Arc<Value>>) -> Self {
         let mut changed = self.clone();
-        if let Some(Value::Object(request)) = changed.root.get_mut("request") {
-            request.insert("object".to_owned(), object);
-        }
-        changed.look_for_images();
+        changed.set_objects(RequestObjects {
+            new: Some(object.into()),
+            old: self.objects.old.clone(),
+        });
         changed
     }
 
     /// Takes out the object and the old object, each if there is one, to be kept in another form. Nothing matches the
     /// request until it has them again.
     pub fn take_objects(&mut self) -> [Option<Value>; 2] {
-        let request = self.root.get_mut("request");
-        let Some(Value::Object(request)) = request else {
-            return [None, None];
-        };
-        let objects = OBJECTS.map(|field| {
-            let object = request.get_mut(field).filter(|value| value.is_object());
-            object.map(Value::take)
+        let RequestObjects { new, old } = &mut self.objects;
+        let objects = [new, old].map(|object| {
+            let object = object.as_mut().filter(|value| value.is_object())?;
+            Some(Arc::unwrap_or_clone(std::mem::take(object)))
         });
-        self.look_for_images();
+        self.images = OnceLock::new();
         objects
     }
 
@@ -166,25 +201,26 @@ impl AdmissionRequest {
     #[must_use]
     pub fn with_objects(&self, objects: [Option<Value>; 2]) -> Self {
         let mut whole = self.clone();
-        if let Some(Value::Object(request)) = whole.root.get_mut("request") {
-            let given = OBJECTS.into_iter().zip(objects);
-            request.extend(given.filter_map(|(field, object)| Some((field.to_owned(), object?))));
-        }
-        whole.look_for_images();
+        let [new, old] = objects.map(|object| object.map(Arc::new));
+        whole.set_objects(RequestObjects {
+            new: new.or_else(|| self.objects.new.clone()),
+            old: old.or_else(|| self.objects.old.clone()),
+        });
         whole
     }
 
     /// The request with another old object.
     #[must_use]
     pub fn with_old_object(mut self, object: Value) -> Self {
-        if let Some(Value::Object(request)) = self.root.get_mut("request") {
-            request.insert("oldObject".to_owned(), object);
+        if self.fields().is_object() {
+            self.objects.old = Some(Arc::new(object));
         }
         self
     }
 
     /// Returns the request of an operation on an existing object. Constraints on such objects are compared with it,
-    /// and it is the request of an object that triggers a rule on itself. `None`: it is no object with a kind.
+    /// and it is the request of an object that triggers a rule on itself. Its copy of the object is charged to the meter.
+    /// `None`: it is no object with a kind.
     pub(crate) fn on_existing(
         object: &Value,
         resource: &str,
@@ -193,8 +229,8 @@ impl AdmissionRequest {
         let api_version = text(object, &["apiVersion"])?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let field = match operation {
-            Operation::Delete => "oldObject",
-            _ => "object",
+            Operation::Delete => OLD_OBJECT,
+            _ => OBJECT,
         };
         let metadata = |name: &str| text(object, &["metadata", name]).unwrap_or_default();
         let mut request = json!({
@@ -202,6 +238,7 @@ impl AdmissionRequest {
             "kind": {"group": group, "version": version, "kind": text(object, &["kind"])?},
             "resource": {"group": group, "version": version, "resource": resource},
         });
+        meter::charge(operator::length(object));
         request[field] = object.clone();
         Self::new(request).ok()
     }

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::*;
+use super::{derived::NOBODY, *};
 
 #[test]
 fn required_fields_of_a_request_are_checked() {
@@ -66,9 +66,10 @@ fn a_variable_of_the_context_is_put_in_place() {
     .with_variable(&path("serviceAccountName"), "robot".into())
     .with_variable(&[], 3.into());
     assert_eq!(request.namespace(), "here");
-    assert_eq!(request.root()["request"]["namespace"], "there");
-    assert_eq!(request.root()["request"]["object"]["spec"], json!({"x": 2}));
-    assert_eq!(request.root()["serviceAccountName"], "robot");
+    let root = request.whole_root();
+    assert_eq!(root["request"]["namespace"], "there");
+    assert_eq!(root["request"]["object"]["spec"], json!({"x": 2}));
+    assert_eq!(root["serviceAccountName"], "robot");
 }
 
 #[test]
@@ -82,7 +83,7 @@ fn images_are_read_from_a_subresource_that_carries_a_pod() {
         }))
         .unwrap()
     };
-    let has_images = |sub_resource, kind| of(sub_resource, kind).root().contains_key(IMAGES);
+    let has_images = |sub_resource, kind| of(sub_resource, kind).images().found.is_some();
     assert!(has_images("ephemeralcontainers", "Pod"));
     assert!(!has_images("binding", "Binding"));
     assert!(has_images("", ""));
@@ -97,8 +98,122 @@ fn a_deletion_has_no_images() {
         request[field] = pod.clone();
         AdmissionRequest::new(request).unwrap()
     };
-    assert!(of("CREATE", "object").root().contains_key(IMAGES));
-    assert!(!of("DELETE", "oldObject").root().contains_key(IMAGES));
+    assert!(of("CREATE", "object").images().found.is_some());
+    assert!(of("DELETE", "oldObject").images().found.is_none());
+}
+
+/// An UPDATE of a Pod by a service account.
+fn update() -> Value {
+    let pod = |name: &str| json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": name}]}});
+    json!({
+        "operation": "UPDATE", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "namespace": "ns",
+        "userInfo": {"username": "system:serviceaccount:ns:robot"}, "roles": ["ns:r"],
+        "object": pod("new"), "oldObject": pod("old"),
+    })
+}
+
+/// Returns the document that a rule's expressions see, with `images` as the path of the image alone.
+fn seen(request: &AdmissionRequest) -> Value {
+    let mut root = request.whole_root();
+    let path = root
+        .remove(IMAGES)
+        .map(|images| images["containers"]["c"]["path"].clone());
+    root.insert(IMAGES.to_owned(), path.unwrap_or_default());
+    Value::Object(root)
+}
+
+#[test]
+fn a_derived_request_has_the_whole_document_with_its_changes() {
+    let document = |request: &Value, image: &str| {
+        let mut document = json!({"serviceAccountName": "robot", "serviceAccountNamespace": "ns"});
+        (document["request"], document["images"]) = (request.clone(), image.into());
+        document
+    };
+    let changed = |changes: Value| {
+        let mut request = update();
+        let fields = request.as_object_mut().unwrap();
+        for (name, value) in changes.as_object().unwrap() {
+            fields.insert(name.clone(), value.clone());
+        }
+        request
+    };
+    let mut request = AdmissionRequest::new(update()).unwrap();
+    assert_eq!(seen(&request), document(&update(), "new"));
+    assert_eq!(request.value(), update());
+    let old = update()["oldObject"].clone();
+    let earlier = changed(json!({"object": old, "oldObject": null, "operation": "CREATE"}));
+    let found = request.of_old_object().unwrap();
+    assert_eq!(seen(&found), document(&earlier, "old"));
+    let found = request.with_object(old.clone());
+    assert_eq!(
+        seen(&found),
+        document(&changed(json!({"object": old})), "old")
+    );
+    let found = request.clone().with_old_object(json!({}));
+    assert_eq!(
+        seen(&found),
+        document(&changed(json!({"oldObject": {}})), "new")
+    );
+    let roles = Roles {
+        roles: vec!["ns:s".to_owned()],
+        cluster_roles: Vec::new(),
+    };
+    let found = request.with_roles(&roles);
+    assert_eq!(
+        seen(&found),
+        document(&changed(json!({"roles": ["ns:s"]})), "new")
+    );
+    let user = json!({"username": NOBODY, "groups": [NOBODY]});
+    let mut by_nobody = changed(json!({"userInfo": user}));
+    by_nobody.as_object_mut().unwrap().remove("roles");
+    assert_eq!(seen(&request.by_nobody()), document(&by_nobody, "new"));
+    let root = request.clone().by_unknown_user().whole_root();
+    assert_eq!(root.keys().collect::<Vec<_>>(), [IMAGES, REQUEST]);
+    // None of this has changed the original.
+    assert_eq!(seen(&request), document(&update(), "new"));
+    let objects = request.take_objects();
+    let taken = changed(json!({"object": null, "oldObject": null}));
+    assert_eq!(request.value(), taken);
+    assert!(request.images().found.is_none());
+    assert_eq!(
+        seen(&request.with_objects(objects)),
+        document(&update(), "new")
+    );
+}
+
+#[test]
+fn requests_that_are_derived_share_the_objects_that_they_keep() {
+    let request = AdmissionRequest::new(update()).unwrap();
+    let shared = |derived: &AdmissionRequest| {
+        let is_same = |one: Option<&Arc<Value>>, other: Option<&Arc<Value>>| {
+            one.zip(other)
+                .is_some_and(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        let (RequestObjects { new, old }, own) = (&derived.objects, &request.objects);
+        (
+            is_same(new.as_ref(), own.new.as_ref()),
+            is_same(old.as_ref(), own.old.as_ref()),
+        )
+    };
+    assert_eq!(shared(&request.clone()), (true, true));
+    assert_eq!(shared(&request.by_nobody()), (true, true));
+    assert_eq!(shared(&request.with_roles(&Roles::default())), (true, true));
+    assert_eq!(shared(&request.with_object(json!({}))), (false, true));
+    let earlier = request.of_old_object().unwrap();
+    let old = request.objects.old.as_ref().unwrap();
+    assert!(Arc::ptr_eq(&earlier.shared_object(), old));
+    let object = Arc::new(json!({"a": 1}));
+    let changed = request.with_object(Arc::clone(&object));
+    assert!(Arc::ptr_eq(&changed.shared_object(), &object));
+    assert!(Arc::ptr_eq(&request.root, &changed.root));
+}
+
+#[test]
+fn the_images_of_a_request_are_those_of_the_kind_that_it_says() {
+    let request = AdmissionRequest::new(update()).unwrap();
+    let other = request.clone().with_resource_kind("", "v1", "Other");
+    assert_eq!(other.images().found, request.images().found);
+    assert!(other.images().found.is_some());
 }
 
 #[test]

@@ -5,7 +5,8 @@ use crate::{AdmissionRequest, compile, ir::template::Prepared};
 
 /// Returns the request reduced to `parts`.
 pub(crate) fn cut(parts: &RequestParts, request: &AdmissionRequest) -> AdmissionRequest {
-    let fields = request.value().as_object().unwrap().iter();
+    let value = request.value();
+    let fields = value.as_object().unwrap().iter();
     let cut = fields.filter_map(|(name, value)| {
         let value = parts.field(name, &value.to_string())?;
         Some((name.clone(), value.unwrap()))
