@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{ErrorCode, GroupVersionResource};
 use anteroom_policy::{
-    AdmissionRequest, Conditions, FIELD_MANAGER, FailurePolicy, Phase, Policy, Rule, RuleError,
+    AdmissionRequest, Conditions, FIELD_MANAGER, Phase, Policy, Rule, RuleError, RuleOutcome,
     ServedKind,
 };
 use serde_json::Value;
@@ -21,11 +21,12 @@ use crate::{
     drive::drive,
     facts::{BusFacts, Deadline, FactSource},
     incoming::{Incoming, KindName, RequestHead, ResourcePath, ReviewOwner},
+    off_thread::off_thread,
     policies::{CallScope, CompiledPolicy, Concerned, RequestSubject},
     recorder::SharedRecorder,
     review_work::{LongLane, NoPlace, ReviewWork},
     rule_run::{NamedRule, RuleRun, is_about_a_secret, records},
-    verdict::{self, Blocked, Decision, RuleRecord, Triggered, WITHHELD},
+    verdict::{self, Blocked, ChangedPlaces, Decision, RuleRecord, Triggered, WITHHELD},
 };
 use mutation::{Mutation, NextAsked};
 
@@ -166,15 +167,15 @@ impl<F: FactSource> Engine<F> {
         let mut failed = Vec::new();
         let mut policies = entries.iter().flat_map(|entry| &entry.outcome);
         if policies.any(Policy::has_conditions) {
-            let all = entries.clone();
-            let sorting = work.run(|| sort_by_conditions(&mut entries, &request));
-            failed = match Box::pin(sorting).await {
-                Some(failed) if !work.is_over() => failed,
+            let judge_all = || {
+                let all = entries.iter().map(|entry| conditions(entry, &request));
+                all.collect::<Vec<_>>()
+            };
+            let judged = Box::pin(work.run(judge_all)).await;
+            failed = match judged.filter(|_| !work.is_over()) {
+                Some(judged) => sort_by_conditions(&mut entries, &request, judged),
                 // What conditions came to means nothing then, and every rule comes to the same error.
-                _ => {
-                    entries.clear();
-                    all
-                }
+                None => std::mem::take(&mut entries),
             };
         }
         let judging = entries.iter().flat_map(|entry| rules(entry, scope.phase));
@@ -209,9 +210,10 @@ impl<F: FactSource> Engine<F> {
         let mut mutation = Mutation::new(request);
         'policies: for entry in entries {
             let request = mutation.request();
-            let is_met = match work.run(|| conditions(entry, request)).await {
-                // Nothing is left, so every rule comes to that error.
-                _ if work.is_over() => false,
+            let judged = work.run(|| conditions(entry, request)).await;
+            // Where nothing is left, every rule comes to that error.
+            let judged = judged.filter(|_| !work.is_over());
+            let is_met = match judged.map(|judged| unless_ignored(entry, request, judged)) {
                 Some(Conditions::Met) => true,
                 Some(Conditions::NotMet) => continue,
                 Some(Conditions::Failed(_)) | None => false,
@@ -228,17 +230,31 @@ impl<F: FactSource> Engine<F> {
                     work.end_late(&mut running);
                 }
                 let running = vec![running];
-                let record = self.run(catalog, running, work, deadline).await.pop();
-                let is_applied = record.as_ref().is_some_and(|one| one.outcome.is_applied());
-                match record.map(|record| work.run_here(|| mutation.take(record))) {
-                    Some(NextAsked::Rule) if is_applied && rule.policy.applies_one() => break,
-                    None | Some(NextAsked::Rule) => {}
-                    Some(NextAsked::Policy) => break,
-                    Some(NextAsked::Nobody) => break 'policies,
+                let Some(record) = self.run(catalog, running, work, deadline).await.pop() else {
+                    continue;
+                };
+                let is_applied = record.outcome.is_applied();
+                let changed = match &record.outcome {
+                    RuleOutcome::Mutated { object } => {
+                        let places = work.run(|| mutation.places(object)).await;
+                        places.unwrap_or_else(|| Err(work.late()))
+                    }
+                    _ => Ok(ChangedPlaces::default()),
+                };
+                match work.run_here(|| mutation.note(record, changed)) {
+                    NextAsked::Rule if is_applied && rule.policy.applies_one() => break,
+                    NextAsked::Rule => {}
+                    NextAsked::Policy => break,
+                    NextAsked::Nobody => break 'policies,
                 }
             }
         }
-        work.run_here(|| mutation.end())
+        let patch = match work.run(|| mutation.patch()).await {
+            Some(Ok(patch)) => patch,
+            // Too few steps are left to compare the objects, or there is no place for that in time.
+            Some(Err(_)) | None => off_thread(|| mutation.whole_patch()),
+        };
+        (work.run_here(|| mutation.into_records()), patch)
     }
 
     /// Evaluates the validating rules of these policies on an existing object. Returns the records of the rules that
@@ -254,9 +270,10 @@ impl<F: FactSource> Engine<F> {
         let mut work = ReviewWork::new(&self.lane, ReviewOwner::default(), 0, deadline);
         let mut running = Vec::new();
         for entry in policies {
-            let conditions = work.run(|| conditions(entry, request)).await;
+            let judged = work.run(|| conditions(entry, request)).await;
             // What conditions came to means nothing once nothing is left: every rule comes to the same error.
-            let conditions = conditions.filter(|_| !work.is_over());
+            let judged = judged.filter(|_| !work.is_over());
+            let conditions = judged.map(|judged| unless_ignored(entry, request, judged));
             if conditions == Some(Conditions::NotMet) {
                 continue;
             }
@@ -355,15 +372,23 @@ fn blocked(rule: &str, code: ErrorCode, why: &str) -> Decision {
     }
 }
 
-/// Returns the answer of a policy's `matchConditions`. An error that the failure policy ignores counts as false.
+/// Returns the answer of a policy's `matchConditions`.
 fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions {
-    let Ok(policy) = &entry.outcome else {
-        return Conditions::Met; // It has no rules.
-    };
-    match policy.conditions(request) {
+    match &entry.outcome {
+        Ok(policy) => policy.conditions(request),
+        Err(_) => Conditions::Met, // It has no rules.
+    }
+}
+
+/// Makes an unmet condition of an error that the policy's failure policy ignores, and logs the error.
+fn unless_ignored(
+    entry: &CompiledPolicy,
+    request: &AdmissionRequest,
+    judged: Conditions,
+) -> Conditions {
+    match judged {
         Conditions::Failed(error)
-            if policy.failure_policy() == FailurePolicy::Ignore
-                && !error.is_caused_by_request(false, false) =>
+            if entry.class.ignore && !error.is_caused_by_request(false, false) =>
         {
             let error = match is_about_a_secret(request) {
                 true => format!("{} {WITHHELD}", ErrorCode::CEL_FAILED),
@@ -378,7 +403,7 @@ fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions 
             );
             Conditions::NotMet
         }
-        conditions => conditions,
+        judged => judged,
     }
 }
 
@@ -387,14 +412,18 @@ fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions 
 fn sort_by_conditions<'e>(
     entries: &mut Vec<&'e CompiledPolicy>,
     request: &AdmissionRequest,
+    judged: Vec<Conditions>,
 ) -> Vec<&'e CompiledPolicy> {
-    let mut failed = Vec::new();
-    entries.retain(|entry| match conditions(entry, request) {
-        Conditions::Met => true,
-        Conditions::NotMet => false,
-        Conditions::Failed(_) => {
-            failed.push(*entry);
-            false
+    let (mut judged, mut failed) = (judged.into_iter(), Vec::new());
+    entries.retain(|entry| {
+        let judged = judged.next();
+        match judged.map(|judged| unless_ignored(entry, request, judged)) {
+            Some(Conditions::Met) => true,
+            Some(Conditions::NotMet) => false,
+            Some(Conditions::Failed(_)) | None => {
+                failed.push(*entry);
+                false
+            }
         }
     });
     failed

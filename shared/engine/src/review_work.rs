@@ -4,15 +4,22 @@
 //! rules of a review share one meter of steps. A rule that finds the meter used up fails, and its error refuses the
 //! request even if the failure policy is `Ignore`: otherwise a large object would get past every such policy.
 //!
-//! Most reviews take some microseconds and are decided where they arrive. A review that may take long, because of its
-//! size or because of its rules' earlier evaluations, is decided in the *long lane*. That lane takes as many reviews
-//! at once as half of the processors, on threads that serve no other task meanwhile. The owners of reviews share its
-//! places fairly. A review that its own owner's reviews keep out is refused whatever the failure policy, for the same
-//! reason as above.
+//! Most reviews take some microseconds and are decided where they arrive. Nobody knows beforehand which ones take long:
+//! a policy may be cheap for all objects but one. So work of a small review begins in place, within a short budget of
+//! steps. Work that uses the budget up is done anew in the *long lane*, with all the steps that the review has left. A
+//! rule whose earlier evaluations took long, and a review that is large, go there at once.
+//!
+//! The long lane takes as many reviews at once as half of the processors, on threads that serve no other task meanwhile.
+//! The owners of reviews share its places fairly. A review that its own owner's reviews keep out is refused whatever the
+//! failure policy, for the same reason as above.
+//!
+//! Only pure work is done anew: it is a function of the request, the policies and the facts that have arrived, and what
+//! its first attempt left behind is dropped.
 
 use std::sync::Arc;
 
 use anteroom_functions::meter;
+use anteroom_policy::RuleError;
 #[cfg(test)]
 use anteroom_runtime::fair_quota::FairPermit;
 use anteroom_runtime::fair_quota::FairQuota;
@@ -30,8 +37,13 @@ pub const REVIEW_STEPS_MAX: u64 = 10_000_000;
 /// Bytes of a request above which it is decided in the long lane.
 pub(crate) const SHORT_BYTES_MAX: usize = 64 * 1024;
 
-/// Steps of a rule, about a millisecond of work, above which its next step is taken in the long lane.
+/// Steps of one piece of work in place, about a millisecond. Work that takes more is done in the long lane, and so is the
+/// next step of a rule that took more.
 pub(crate) const SHORT_STEPS_MAX: u64 = 20_000;
+
+/// Steps of all work of one review in place, about five milliseconds. Beyond that, all of it is done in the long lane:
+/// otherwise hundreds of rules, each short by itself, would hold a thread for long.
+const SHORT_STEPS_IN_ALL_MAX: u64 = 5 * SHORT_STEPS_MAX;
 
 /// Places for evaluations that may take long. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -84,6 +96,8 @@ impl LongLane {
 /// The work of one review.
 pub(crate) struct ReviewWork<'l> {
     steps_left: u64,
+    /// The steps, of those that are left, that it may take in place.
+    steps_left_here: u64,
     /// The lane for long work; `None`: all work is done on the spot.
     lane: Option<&'l LongLane>,
     /// The review's request is large.
@@ -114,6 +128,7 @@ impl<'l> ReviewWork<'l> {
     pub(crate) fn at_once(deadline: Deadline) -> Self {
         Self {
             steps_left: REVIEW_STEPS_MAX,
+            steps_left_here: SHORT_STEPS_IN_ALL_MAX,
             lane: None,
             is_large: false,
             owner: ReviewOwner::default(),
@@ -122,34 +137,57 @@ impl<'l> ReviewWork<'l> {
         }
     }
 
-    /// Does work that concerns the request and no single rule. `None`: there was no place for it in time. If
-    /// [`nothing is left`](Self::is_over) afterwards, the result is meaningless.
-    pub(crate) async fn run<T>(&mut self, work: impl FnOnce() -> T) -> Option<T> {
+    /// Does work that concerns the request and no single rule. The work is pure, and is done twice where its first attempt
+    /// takes too long. `None`: there was no place for it in time. If [`nothing is left`](Self::is_over) afterwards, the
+    /// result is meaningless.
+    pub(crate) async fn run<T>(&mut self, work: impl Fn() -> T) -> Option<T> {
+        let steps = self.steps_here(false);
+        if let Some(value) = steps.and_then(|steps| self.attempt(steps, &work)) {
+            return Some(value);
+        }
+        self.in_lane(work).await
+    }
+
+    /// Returns the steps that the next work may take in place; `None`: none.
+    fn steps_here(&self, is_long: bool) -> Option<u64> {
+        if self.lane.is_none() {
+            return Some(self.steps_left);
+        }
+        let steps = SHORT_STEPS_MAX.min(self.steps_left_here);
+        // Where nothing is left, no work takes long.
+        let is_here = !self.is_large && (self.is_over() || steps > 0 && !is_long);
+        is_here.then(|| steps.min(self.steps_left))
+    }
+
+    /// Does work in place. `None`: it took all of these steps, so that what it came to means nothing, and the review has
+    /// more for another attempt.
+    fn attempt<T>(&mut self, steps: u64, work: impl FnOnce() -> T) -> Option<T> {
+        let (value, left) = meter::within(steps, work);
+        let taken = steps - left;
+        self.steps_left -= taken;
+        self.steps_left_here = self.steps_left_here.saturating_sub(taken);
+        (left > 0 || self.is_over()).then_some(value)
+    }
+
+    /// Does work in the long lane, with all steps that are left. `None`: there was no place for it in time.
+    async fn in_lane<T>(&mut self, work: impl FnOnce() -> T) -> Option<T> {
+        let lane = self.lane?;
         let steps = self.steps_left;
         let metered = || meter::within(steps, work);
-        let (value, left) = match self.lane.filter(|_| self.is_large) {
-            // In a box, so that the future of a short review stays small.
-            Some(lane) => {
-                let done = Box::pin(lane.run(self.owner, self.deadline, metered)).await;
-                self.place(done)?
-            }
-            None => metered(),
-        };
+        // In a box, so that the future of a short review stays small.
+        let done = Box::pin(lane.run(self.owner, self.deadline, metered)).await;
+        let (value, left) = self.place(done)?;
         self.steps_left = left;
         Some(value)
     }
 
-    /// Does work on the object that rules have changed, without waiting for a place. If [`nothing is left`](Self::is_over)
-    /// afterwards, the meter has ended the work early.
-    pub(crate) fn run_here<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let steps = self.steps_left;
-        let metered = || meter::within(steps, work);
-        let (value, left) = match self.is_large && self.lane.is_some() {
-            true => off_thread(metered),
-            false => metered(),
-        };
-        self.steps_left = left;
-        value
+    /// Does work on the objects of the request that is neither pure nor charged, such as copying or dropping them, and
+    /// that waits for no place.
+    pub(crate) fn run_here<T>(&self, work: impl FnOnce() -> T) -> T {
+        match self.is_large && self.lane.is_some() {
+            true => off_thread(work),
+            false => work(),
+        }
     }
 
     /// Returns what was done in the long lane, and keeps in mind why there was no place.
@@ -161,6 +199,14 @@ impl<'l> ReviewWork<'l> {
     /// Returns whether other reviews of the same owner kept this one out of the long lane.
     pub(crate) fn is_crowded_out(&self) -> bool {
         self.is_crowded_out
+    }
+
+    /// Returns the error of work for which there was no place in time.
+    pub(crate) fn late(&self) -> RuleError {
+        match self.is_crowded_out {
+            true => RuleError::ReviewsOverPart,
+            false => RuleError::OutOfTime,
+        }
     }
 
     /// Ends a rule for which no time is left.
@@ -193,25 +239,27 @@ impl<'l> ReviewWork<'l> {
             rule.end_crowded_out();
             return None;
         }
-        let before = self.steps_left;
-        let is_long = self.is_large || rule.name().work.last_steps() > SHORT_STEPS_MAX;
-        let mut metered = || meter::within(before, || rule.step(asker));
-        let (asked, left) = match self.lane.filter(|_| is_long) {
-            None => metered(),
-            Some(lane) => {
-                let done = Box::pin(lane.run(self.owner, self.deadline, metered)).await;
-                let Some(done) = self.place(done) else {
+        let is_long = rule.name().work.last_steps() > SHORT_STEPS_MAX || !rule.can_begin_anew();
+        let mut before = self.steps_left;
+        let steps = self.steps_here(is_long);
+        let asked = match steps.and_then(|steps| self.attempt(steps, || rule.step(asker))) {
+            Some(asked) => asked,
+            None => {
+                if steps.is_some() {
+                    rule.begin_anew();
+                }
+                before = self.steps_left;
+                let Some(asked) = self.in_lane(|| rule.step(asker)).await else {
                     self.end_late(rule);
                     return None;
                 };
-                done
+                asked
             }
         };
-        self.steps_left = left;
         if !self.is_large {
             // The cost of a large request is no estimate for small requests, which would wait because of a high
             // estimate.
-            rule.name().work.took(before - left);
+            rule.name().work.took(before - self.steps_left);
         }
         if self.is_over() {
             rule.end_too_costly();
@@ -223,7 +271,7 @@ impl<'l> ReviewWork<'l> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{cell::Cell, time::Duration};
 
     use tokio::time::Instant;
 
@@ -277,10 +325,47 @@ mod tests {
             assert!(!work.is_over());
             assert_eq!(work.run(half).await, Some(false));
             assert!(work.is_over());
-            let mut work = ReviewWork::new(&lane, ReviewOwner::default(), bytes, deadline);
-            assert!(work.run_here(half));
-            assert!(!work.run_here(half));
-            assert!(work.is_over());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_beyond_a_short_budget_is_done_anew_in_the_long_lane() {
+        let lane = LongLane::new();
+        let (owner, other) = (ReviewOwner::default(), ReviewOwner::of("other", ""));
+        for (steps, is_long) in [(SHORT_STEPS_MAX - 1, false), (SHORT_STEPS_MAX, true)] {
+            let begun = Cell::new(0);
+            let charged = || {
+                begun.set(begun.get() + 1);
+                meter::charge(steps)
+            };
+            let deadline = Instant::now() + Duration::from_secs(1);
+            let mut work = ReviewWork::new(&lane, owner, 0, deadline);
+            assert_eq!(work.run(charged).await, Some(true));
+            let (attempts, spent) = match is_long {
+                true => (2, SHORT_STEPS_MAX + steps),
+                false => (1, steps),
+            };
+            assert_eq!(begun.get(), attempts);
+            assert_eq!(work.steps_left, REVIEW_STEPS_MAX - spent);
+            let _places = lane.hold_all(other);
+            let mut work = ReviewWork::new(&lane, owner, 0, deadline);
+            assert_eq!(work.run(charged).await.is_none(), is_long);
+        }
+    }
+
+    /// Hundreds of rules that each take a little less than a short budget do not hold a thread for half a second.
+    #[tokio::test(start_paused = true)]
+    async fn all_work_of_a_review_in_place_has_a_limit_of_steps() {
+        let lane = LongLane::new();
+        let _places = lane.hold_all(ReviewOwner::of("other", ""));
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let mut work = ReviewWork::new(&lane, ReviewOwner::default(), 0, deadline);
+        let each = SHORT_STEPS_MAX - 1_000;
+        let mut done = 0;
+        while work.run(|| meter::charge(each)).await.is_some() {
+            done += 1;
+        }
+        assert_eq!(done, SHORT_STEPS_IN_ALL_MAX / each);
+        assert!(!work.is_over());
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anteroom_model::FactError;
 use anteroom_policy::{
     AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactSubject, FailureAction, Policy,
-    Rule, RuleError, RuleOutcome, RuleReport, RuleStep,
+    Rule, RuleError, RuleOutcome, RuleReport, RuleStep, StepStart,
 };
 use tokio::time::Instant;
 
@@ -31,6 +31,8 @@ pub struct NamedRule<'a> {
 pub struct RuleRun<'a> {
     rule: NamedRule<'a>,
     evaluation: Evaluation<'a>,
+    /// The state of the evaluation before the last step.
+    step_start: StepStart,
     /// Facts that are on their way to it, by id.
     awaited: Vec<u32>,
     origins: Vec<(u32, Option<Arc<Origin>>)>,
@@ -88,6 +90,7 @@ impl<'a> RuleRun<'a> {
         Self {
             rule,
             evaluation,
+            step_start: StepStart::default(),
             awaited: Vec::new(),
             origins: Vec::new(),
             unnamed: Vec::new(),
@@ -115,6 +118,7 @@ impl<'a> RuleRun<'a> {
             return None;
         }
         let begun = *self.begun.get_or_insert_with(Instant::now);
+        self.step_start = self.evaluation.step_start();
         loop {
             let mut requests = match self.evaluation.step() {
                 RuleStep::Done(report) => {
@@ -141,6 +145,21 @@ impl<'a> RuleRun<'a> {
                 requests,
             });
         }
+    }
+
+    /// Returns whether its last step can be [undone](Self::begin_anew). A rule that changes existing objects lets go of
+    /// the objects that it has gone through.
+    pub(crate) fn can_begin_anew(&self) -> bool {
+        !self.rule.rule.changes_existing()
+    }
+
+    /// Undoes the last step, whose meter ran out: what it came to means nothing. The next step evaluates the rule from its
+    /// beginning. That is pure: the facts that have arrived are kept, and nobody was asked for those that it wanted.
+    pub(crate) fn begin_anew(&mut self) {
+        self.evaluation.begin_anew(self.step_start);
+        self.report = None;
+        let wanted = std::mem::take(&mut self.awaited);
+        self.unnamed.retain(|id| !wanted.contains(id));
     }
 
     /// Returns whether it has read data that may travel sealed alone.

@@ -35,7 +35,7 @@ mod surroundings;
 
 pub use background::{NotScanned, SCANNED_MAX, ScannedKinds, scanned};
 pub use error::RuleError;
-pub use evaluation::Evaluation;
+pub use evaluation::{Evaluation, StepStart};
 pub use limits::{
     EXISTING_BATCHES_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX,
     MUTATED_BYTES_MAX, PUSHED_DOWN_PER_RULE_MAX,

@@ -68,7 +68,7 @@ pub use evaluate::{
     CelRequest, Conditions, EXISTING_BATCHES_MAX, Evaluation, FACTS_PER_RULE_MAX,
     FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX,
     NotScanned, PUSHED_DOWN_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, RuleStep,
-    SCANNED_MAX, ScannedKinds, scanned,
+    SCANNED_MAX, ScannedKinds, StepStart, scanned,
 };
 pub use ir::{
     AdmissionRequest, CALLS, CALLS_DECLARED, CALLS_OFF, COMPILE_STEPS_MAX, ChangedObject,

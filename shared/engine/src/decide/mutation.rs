@@ -62,16 +62,31 @@ impl Mutation {
         self.of_others = self.records.len();
     }
 
-    /// Takes a rule's record. The object that the rule made becomes the request's object; the record keeps only the
-    /// differences.
-    pub(super) fn take(&mut self, mut record: RuleRecord) -> NextAsked {
-        if let RuleOutcome::Mutated { object } = &record.outcome {
-            match places(self.request.matched_object(), object) {
-                Ok(changed) => record.changed = changed,
-                Err(_) => {
-                    record.outcome = RuleOutcome::Error(RuleError::ReviewTooCostly);
-                    record.ignore_errors = false;
-                }
+    /// Returns the places that differ in the object that a rule made.
+    ///
+    /// # Errors
+    /// Too few steps are left to compare the objects.
+    pub(super) fn places(&self, made: &Value) -> Result<ChangedPlaces, RuleError> {
+        let operations =
+            json::diff_charged(self.request.matched_object(), made, &meter::charge_bytes);
+        let operations = operations.map_err(|_| RuleError::ReviewTooCostly)?;
+        let operations = operations.as_array().into_iter().flatten();
+        let paths = operations.filter_map(|operation| operation["path"].as_str());
+        Ok(paths.collect())
+    }
+
+    /// Adds a rule's record, with the places that the rule changed. The object that the rule made becomes the request's
+    /// object; the record keeps only the places. Where they could not be found out, the rule has that error.
+    pub(super) fn note(
+        &mut self,
+        mut record: RuleRecord,
+        changed: Result<ChangedPlaces, RuleError>,
+    ) -> NextAsked {
+        match changed {
+            Ok(changed) => record.changed = changed,
+            Err(error) => {
+                record.ignore_errors &= !error.is_caused_by_request(false, false);
+                record.outcome = RuleOutcome::Error(error);
             }
         }
         let next = match &mut record.outcome {
@@ -112,24 +127,27 @@ impl Mutation {
         }
     }
 
-    /// Returns all records, and the patch (RFC 6902) from the object that was sent to the present one; `None`: they
-    /// are equal. Where too few steps are left to compare them, the patch replaces the object whole.
-    pub(super) fn end(self) -> (Vec<RuleRecord>, Option<Value>) {
+    /// Returns the patch (RFC 6902) from the object that was sent to the present one; `None`: they are equal.
+    ///
+    /// # Errors
+    /// Too few steps are left to compare them.
+    pub(super) fn patch(&self) -> Result<Option<Value>, PatchError> {
         let now = self.request.shared_object();
-        let patch = (self.sent != now).then(|| {
-            let patch = json::diff_charged(&self.sent, &now, &meter::charge_bytes);
-            patch.unwrap_or_else(|_| json::replaced(&now))
-        });
-        (self.records, patch)
+        let is_changed = self.sent != now;
+        let patch = is_changed.then(|| json::diff_charged(&self.sent, &now, &meter::charge_bytes));
+        patch.transpose()
     }
-}
 
-/// Returns the paths where two objects differ. The comparison is charged to the meter.
-fn places(before: &Value, after: &Value) -> Result<ChangedPlaces, PatchError> {
-    let operations = json::diff_charged(before, after, &meter::charge_bytes)?;
-    let operations = operations.as_array().into_iter().flatten();
-    let paths = operations.filter_map(|operation| operation["path"].as_str());
-    Ok(paths.collect())
+    /// Returns a patch that replaces the object whole; `None`: it is as it was sent.
+    pub(super) fn whole_patch(&self) -> Option<Value> {
+        let now = self.request.shared_object();
+        (self.sent != now).then(|| json::replaced(&now))
+    }
+
+    /// Returns all records.
+    pub(super) fn into_records(self) -> Vec<RuleRecord> {
+        self.records
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use anteroom_functions::meter;
 use anteroom_model::FactError;
-use anteroom_policy::{Operation, RequestParts, RuleOutcome};
+use anteroom_policy::{Operation, RequestParts};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -61,7 +61,9 @@ impl Incoming for Creation {
         let request = AdmissionRequest::new(json!({
             "operation": "CREATE", "namespace": "shop", "name": "a",
             "kind": { "group": "networking.k8s.io", "version": "v1", "kind": "Ingress" },
-            "object": { "metadata": { "name": "a", "namespace": "shop" }, "hosts": self.0 },
+            "object": {
+                "kind": "Ingress", "metadata": { "name": "a", "namespace": "shop" }, "hosts": self.0,
+            },
         }));
         Ok(request.unwrap())
     }
@@ -209,6 +211,88 @@ async fn a_request_that_takes_too_long_is_refused_whatever_the_failure_policy() 
                 assert_eq!(found, expected, "{phase:?} {failure_policy}: {decision:?}");
             }
         }
+    }
+}
+
+/// A policy with this condition.
+fn on_condition(condition: &str) -> Catalog {
+    let manifest = testing::manifest(&["Ingress"], |manifest| {
+        let condition = json!({ "name": "c", "expression": condition });
+        manifest["spec"]["webhookConfiguration"]["matchConditions"] = json!([condition]);
+    });
+    Catalog {
+        policies: Arc::new(testing::policies(vec![("p", manifest)])),
+        ..Catalog::default()
+    }
+}
+
+/// A policy that sets a label, without a condition.
+fn labels() -> Catalog {
+    let manifest = testing::manifest(&["Ingress"], |manifest| {
+        let rule = &mut manifest["spec"]["rules"][0];
+        rule.as_object_mut().unwrap().remove("validate");
+        rule["mutate"]["patchStrategicMerge"]["metadata"]["labels"]["a"] = json!("b");
+    });
+    Catalog {
+        policies: Arc::new(testing::policies(vec![("p", manifest)])),
+        ..Catalog::default()
+    }
+}
+
+/// A condition that evaluates 10,000 comparisons, whatever the object.
+fn costly_condition() -> String {
+    let list = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]";
+    let each = |inner: String, level| format!("{list}.all(v{level}, {inner})");
+    (0..4).fold("object.metadata.name != ''".to_owned(), each)
+}
+
+/// The policy chooses the work, and the size of the object says nothing about it.
+#[tokio::test(start_paused = true)]
+async fn what_takes_long_for_a_small_object_is_done_in_the_long_lane_and_all_else_in_place() {
+    let small = Creation(vec!["h".repeat(1_000)]);
+    let patterns = (0..100).map(|at| format!("*.h{at}.example"));
+    let compared = Creation(patterns.collect());
+    let plain = || on_condition("object.metadata.name != ''");
+    let costly = || on_condition(&costly_condition());
+    let cases: [(&str, &Creation, &dyn Fn() -> Catalog, bool); 5] = [
+        ("a cheap policy", &small, &plain, false),
+        ("a costly condition", &small, &costly, true),
+        (
+            "a costly rule",
+            &compared,
+            &|| compares("Fail", Phase::Validation),
+            true,
+        ),
+        (
+            "a costly change",
+            &compared,
+            &|| compares("Fail", Phase::Mutation),
+            true,
+        ),
+        ("a cheap change", &small, &labels, false),
+    ];
+    for (case, incoming, catalog, is_long) in cases {
+        let by = Arc::new(catalog());
+        let phase = match case.ends_with("change") {
+            true => Phase::Mutation,
+            false => Phase::Validation,
+        };
+        let scope = CallScope::all(phase);
+        let (_now_in, now) = watch::channel(Some(Arc::clone(&by)));
+        let engine = Engine::new(now, Script::default(), Arc::new(NoRecorder));
+        let decide = async || {
+            let deadline = Instant::now() + Duration::from_secs(1);
+            let decided = engine.decide(Some(&by), incoming, &scope, deadline);
+            let decision = decided.await.unwrap_or_else(|never| match never {});
+            let error = decision.blocked.first().and_then(|blocked| blocked.error);
+            (decision.error, error)
+        };
+        let late = (true, Some(ErrorCode::DEADLINE_EXCEEDED));
+        let held = engine.lane.hold_all(ReviewOwner::of("other", ""));
+        let expected = if is_long { late } else { (false, None) };
+        assert_eq!(decide().await, expected, "{case}, without a place");
+        drop(held);
+        assert_eq!(decide().await, (false, None), "{case}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Rules on their way through a decision.
 
+use anteroom_functions::meter;
 use anteroom_model::{ErrorCode, ObjectKey};
 use serde_json::{Value, json};
 
@@ -276,4 +277,93 @@ fn a_part_with_a_failed_parameter_stays_at_home_if_the_rule_knows_a_secret() {
         let says = asked[0].cel.as_ref().map(|cel| cel.failed.len());
         assert_eq!(says, (!secret).then_some(1));
     }
+}
+
+/// Takes the next step with a meter of so many steps. A step for which these are too few is undone, and taken again.
+fn step_within<'a>(running: &mut RuleRun<'a>, steps: u64) -> (Option<RuleRequests<'a>>, bool) {
+    let (asked, left) = meter::within(steps, || running.step(0));
+    if left > 0 {
+        return (asked, false);
+    }
+    running.begin_anew();
+    (running.step(0), true)
+}
+
+/// The whole facts that the rule asks for, its outcome, and the number of steps that were undone.
+fn run_within(policy: &Policy, steps: u64) -> (Vec<String>, RuleOutcome, usize) {
+    let request = AdmissionRequest::new(json!({
+        "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+        "object": {
+            "apiVersion": "v1", "kind": "ConfigMap", "names": ["a-1", "b-2", "c-3"],
+        },
+    }));
+    let request = request.unwrap();
+    let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
+    let catalog = Catalog::default();
+    let mut running = RuleRun::new(named(policy, 0, &name), &request, &catalog);
+    let (mut asked, mut undone) = (Vec::new(), 0);
+    loop {
+        let (needs, is_anew) = step_within(&mut running, steps);
+        undone += usize::from(is_anew);
+        let Some(needs) = needs else {
+            break;
+        };
+        for request in needs.requests {
+            let answer = match (&*request.variable, request.is_pushed_down) {
+                (_, true) => FactResult::Declined,
+                ("token", _) => FactResult::Got(Ok(json!({ "key": "b-*", "home": "n" }))),
+                (_, false) => FactResult::Got(Ok(json!(["x", "c-3"]))),
+            };
+            if !request.is_pushed_down {
+                asked.push(request.variable);
+            }
+            running.supply(FactAnswer::of(0, request.id, answer));
+        }
+    }
+    (asked, running.into_report().outcome, undone)
+}
+
+fn condition(key: &str, operator: &str, value: Value) -> Value {
+    json!({ "all": [{ "key": key, "operator": operator, "value": value }] })
+}
+
+/// A meter that ends anywhere in a step leaves nothing behind of what the step came to.
+#[test]
+fn a_step_that_is_undone_and_taken_again_comes_to_the_same() {
+    let wildcards: Vec<_> = (0..40).map(|at| format!("*-known-{at}")).collect();
+    let rule = json!({
+        "name": "r", "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
+        "context": [
+            { "name": "token", "apiCall": { "urlPath": "/api/v1/namespaces/a/configmaps/x" } },
+            { "name": "hosts", "apiCall": {
+                "urlPath": "/api/v1/namespaces/{{ token.home }}/pods",
+            } },
+        ],
+        "preconditions": condition("{{ request.object.names }}", "AnyNotIn", wildcards.into()),
+        "validate": { "failureAction": "Enforce", "message": "no", "foreach": [{
+            "list": "request.object.names[?contains(@, '-')]",
+            "preconditions": condition("{{ element }}", "NotEquals", "{{ token.key }}".into()),
+            "deny": { "conditions": condition("{{ element }}", "AnyIn", "{{ hosts }}".into()) },
+        }] },
+    });
+    let policy = anteroom_policy::compile(&json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+        "spec": { "rules": [rule] },
+    }));
+    let policy = policy.unwrap();
+    let (asked, outcome, undone) = run_within(&policy, 1_000_000);
+    assert_eq!(asked, ["token", "hosts"]);
+    assert_eq!(undone, 0);
+    assert!(matches!(outcome, RuleOutcome::Fail { .. }), "{outcome:?}");
+    let mut undone_most = 0;
+    // Ends: with enough steps none is undone.
+    for steps in 1.. {
+        let found = run_within(&policy, steps);
+        assert_eq!((&found.0, &found.1), (&asked, &outcome), "{steps} steps");
+        undone_most = undone_most.max(found.2);
+        if found.2 == 0 {
+            break;
+        }
+    }
+    assert!(undone_most > 1);
 }

@@ -26,6 +26,8 @@ use crate::ir::{
 pub struct Evaluation<'a> {
     policy: &'a Policy,
     rule: &'a Rule,
+    /// The request as it came.
+    request: &'a AdmissionRequest,
     /// Exceptions about this rule.
     exceptions: Vec<&'a PolicyException>,
     namespace: Option<&'a str>,
@@ -37,6 +39,14 @@ pub struct Evaluation<'a> {
     earlier: Option<(String, Pass<'a>)>,
     action: FailureAction,
     state: SharedState,
+}
+
+/// The state of an evaluation before a step, which [`Evaluation::begin_anew`] goes back to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepStart {
+    /// The number of facts that were asked for.
+    facts: usize,
+    meets_conditions: bool,
 }
 
 impl<'a> Evaluation<'a> {
@@ -58,6 +68,7 @@ impl<'a> Evaluation<'a> {
         Self {
             policy,
             rule,
+            request,
             exceptions: Vec::new(),
             namespace: policy.namespace(),
             applies,
@@ -118,6 +129,33 @@ impl<'a> Evaluation<'a> {
             }),
             None => RuleStep::Need(self.state.facts.questions()),
         }
+    }
+
+    /// Returns the state before the next step.
+    pub fn step_start(&self) -> StepStart {
+        StepStart {
+            facts: self.state.facts.count(),
+            meets_conditions: self.meets_conditions,
+        }
+    }
+
+    /// Drops all that the steps since `start` came to, because their meter ran out. The next step evaluates the rule from
+    /// its beginning, with the answers that were supplied before `start`.
+    ///
+    /// A step keeps much for later steps: whether the rule applies, exceptions, lists, values of variables. After a meter
+    /// ran out any of that may be wrong, so all of it is made anew. Earlier steps came to the same, since an evaluation
+    /// depends on the request and on the answers alone, and random values repeat. Of the questions, those since `start`
+    /// go: the driver has put them to nobody.
+    ///
+    /// Not for a rule on existing objects: the answers that it has gone through are released.
+    pub fn begin_anew(&mut self, start: StepStart) {
+        self.meets_conditions = start.meets_conditions;
+        self.now = Pass::new(self.rule, Cow::Borrowed(self.request));
+        self.earlier = None;
+        self.action = self.rule.action;
+        self.state.facts.keep(start.facts);
+        self.state.run.begin_anew();
+        self.state.known = Surroundings::default();
     }
 
     /// Takes the existing objects that were changed since the last call. A driver that takes them early need not hold

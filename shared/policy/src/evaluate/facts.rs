@@ -219,6 +219,23 @@ impl Facts {
         }
     }
 
+    /// Returns the number of questions.
+    pub(super) fn count(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// Keeps the first `count` questions, which the driver was asked, and forgets the others.
+    pub(super) fn keep(&mut self, count: usize) {
+        self.facts.truncate(count);
+        self.asked = self.facts.len();
+        let facts = self.facts.iter();
+        self.subqueries = facts.filter(|fact| fact.request.is_pushed_down).count();
+        self.by_hash.clear();
+        self.hashed = 0;
+        // The answers to subqueries say again which facts cannot be read.
+        self.refused.clear();
+    }
+
     /// The first answer to a question counts.
     pub(super) fn supply(&mut self, id: u32, answer: Result<Value, FactError>) {
         if let Some(fact) = self.facts.get_mut(id as usize) {

@@ -67,6 +67,16 @@ impl RunState {
         }
     }
 
+    /// Drops all but the time, the source of random values, and whether either was asked for: values repeat from the first
+    /// one.
+    pub(super) fn begin_anew(&mut self) {
+        let asks_arrival = AtomicBool::new(*self.asks_arrival.get_mut());
+        *self = Self {
+            asks_arrival,
+            ..Self::seeded(self.seed.take(), self.arrival)
+        };
+    }
+
     /// Counts elements that are gone through; `false`: they are too many.
     pub(super) fn go_through(&mut self, count: usize) -> bool {
         self.gone_through = self.gone_through.saturating_add(count);
