@@ -1,7 +1,8 @@
 //! The decision on a review: evaluates all policies that concern the review.
 //!
 //! Rules that judge an object are asked side by side. Mutating rules are asked one after the other, policy by policy
-//! in order of name, those of namespaces first: each sees the object as the earlier rules left it.
+//! in order of name, those of namespaces first: each sees the object as the earlier rules left it. Those of namespaces
+//! have at most half of the time, so that none of them keeps a rule of the cluster from being asked.
 
 mod mutation;
 mod triggered;
@@ -208,7 +209,16 @@ impl<F: FactSource> Engine<F> {
         deadline: Deadline,
     ) -> (Vec<RuleRecord>, Option<Value>) {
         let mut mutation = Mutation::new(request);
+        let until_of_namespaces = match entries.iter().any(|entry| entry.namespace().is_none()) {
+            true => half_way(deadline),
+            false => deadline,
+        };
         'policies: for entry in entries {
+            let until = match entry.namespace() {
+                Some(_) => until_of_namespaces,
+                None => deadline,
+            };
+            work.wait_until(until);
             let request = mutation.request();
             let judged = work.run(|| conditions(entry, request)).await;
             // Where nothing is left, every rule comes to that error.
@@ -226,11 +236,11 @@ impl<F: FactSource> Engine<F> {
                     running = running.with_conditions_met();
                 }
                 // Rules that ask nobody never wait, so nothing else would end them.
-                if Instant::now() >= deadline {
+                if Instant::now() >= until {
                     work.end_late(&mut running);
                 }
                 let running = vec![running];
-                let Some(record) = self.run(catalog, running, work, deadline).await.pop() else {
+                let Some(record) = self.run(catalog, running, work, until).await.pop() else {
                     continue;
                 };
                 let is_applied = record.outcome.is_applied();
@@ -249,6 +259,7 @@ impl<F: FactSource> Engine<F> {
                 }
             }
         }
+        work.wait_until(deadline);
         let patch = match work.run(|| mutation.patch()).await {
             Some(Ok(patch)) => patch,
             // Too few steps are left to compare the objects, or there is no place for that in time.
@@ -302,6 +313,12 @@ impl<F: FactSource> Engine<F> {
         drive(&self.facts, catalog, &mut rules, work, deadline).await;
         records(rules)
     }
+}
+
+/// Returns the time at which half of the time until `deadline` is over.
+fn half_way(deadline: Deadline) -> Deadline {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
 }
 
 /// Returns the namespace that the object lives in; `None`: it is unknown before the object is read.

@@ -137,6 +137,11 @@ impl<'l> ReviewWork<'l> {
         }
     }
 
+    /// Sets the time until which further work waits for a place.
+    pub(crate) fn wait_until(&mut self, deadline: Deadline) {
+        self.deadline = deadline;
+    }
+
     /// Does work that concerns the request and no single rule. The work is pure, and is done twice where its first attempt
     /// takes too long. `None`: there was no place for it in time. If [`nothing is left`](Self::is_over) afterwards, the
     /// result is meaningless.

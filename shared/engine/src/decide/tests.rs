@@ -3,14 +3,17 @@
 use std::{convert::Infallible, time::Duration};
 
 use anteroom_functions::meter;
-use anteroom_model::FactError;
+use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Operation, RequestParts};
+use futures::FutureExt as _;
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::*;
 use crate::{
+    facts::{Arriving, FactAnswer, RuleRequests},
     incoming::{RequestHead, ResourcePath},
+    policies::PolicySet,
     recorder::NoRecorder,
     review_work::REVIEW_STEPS_MAX,
     testing::{self, Script},
@@ -293,6 +296,83 @@ async fn what_takes_long_for_a_small_object_is_done_in_the_long_lane_and_all_els
         assert_eq!(decide().await, expected, "{case}, without a place");
         drop(held);
         assert_eq!(decide().await, (false, None), "{case}");
+    }
+}
+
+/// Facts that nobody answers: each is given up at its deadline.
+struct NobodyAnswers;
+
+impl FactSource for NobodyAnswers {
+    fn ask<'a>(
+        &'a self,
+        _catalog: &Catalog,
+        asked: Vec<RuleRequests<'a>>,
+        deadline: Deadline,
+    ) -> Vec<Arriving<'a>> {
+        let mut arriving = Vec::new();
+        for RuleRequests {
+            asker, requests, ..
+        } in asked
+        {
+            for request in requests {
+                let given_up = async move {
+                    tokio::time::sleep_until(deadline).await;
+                    vec![FactAnswer::unanswered(
+                        asker,
+                        request.id,
+                        FactError::NoWatcher,
+                    )]
+                };
+                arriving.push(given_up.boxed());
+            }
+        }
+        arriving
+    }
+}
+
+/// A tenant's rule waits for a registry that never answers, so as to use up the time of the rules after it.
+#[tokio::test(start_paused = true)]
+async fn mutating_policies_of_namespaces_leave_half_of_the_time_to_those_of_the_cluster() {
+    let manifest = |change: fn(&mut Value)| {
+        testing::manifest(&["Ingress"], |manifest| {
+            manifest["spec"]["failurePolicy"] = "Ignore".into();
+            let rule = &mut manifest["spec"]["rules"][0];
+            rule.as_object_mut().unwrap().remove("validate");
+            rule["mutate"]["patchStrategicMerge"]["metadata"]["labels"]["a"] = json!("b");
+            change(manifest);
+        })
+    };
+    let waits = |manifest: &mut Value| {
+        manifest["kind"] = "Policy".into();
+        manifest["metadata"]["namespace"] = "shop".into();
+        let rule = &mut manifest["spec"]["rules"][0];
+        let registry = json!({ "reference": "registry.example/a:b" });
+        rule["context"] = json!([{ "name": "v", "imageRegistry": registry }]);
+        let labels = &mut rule["mutate"]["patchStrategicMerge"]["metadata"]["labels"];
+        labels["a"] = json!("{{ v.manifest.mediaType }}");
+    };
+    let of_namespace = (ObjectKey::new("shop", "p"), manifest(waits));
+    let of_cluster = (ObjectKey::new("", "p"), manifest(|_| ()));
+    let both = vec![of_namespace.clone(), of_cluster];
+    for (manifests, waited_ms, is_changed) in
+        [(both, 500, true), (vec![of_namespace], 1_000, false)]
+    {
+        let policies = PolicySet::build(&PolicySet::default(), manifests);
+        assert_eq!(policies.counts().1, 0);
+        let by = Arc::new(Catalog {
+            policies: Arc::new(policies),
+            ..Catalog::default()
+        });
+        let (_now_in, now) = watch::channel(Some(Arc::clone(&by)));
+        let engine = Engine::new(now, NobodyAnswers, Arc::new(NoRecorder));
+        let (begun, scope) = (Instant::now(), CallScope::all(Phase::Mutation));
+        let deadline = begun + Duration::from_secs(1);
+        let incoming = Creation(Vec::new());
+        let decided = engine.decide(Some(&by), &incoming, &scope, deadline);
+        let decision = decided.await.unwrap_or_else(|never| match never {});
+        assert!(decision.allowed() && decision.error, "{decision:?}");
+        assert_eq!(decision.patch.is_some(), is_changed, "{decision:?}");
+        assert_eq!(begun.elapsed().as_millis(), waited_ms);
     }
 }
 
