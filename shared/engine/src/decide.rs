@@ -195,6 +195,8 @@ impl<F: FactSource> Engine<F> {
                 owner: incoming.owner(),
                 rules,
             });
+        } else {
+            work.run_here(|| drop(request));
         }
         Ok(decision)
     }
@@ -208,7 +210,7 @@ impl<F: FactSource> Engine<F> {
         work: &mut ReviewWork<'_>,
         deadline: Deadline,
     ) -> (Vec<RuleRecord>, Option<Value>) {
-        let mut mutation = Mutation::new(request);
+        let mut mutation = work.run_here(|| Mutation::new(request));
         let until_of_namespaces = match entries.iter().any(|entry| entry.namespace().is_none()) {
             true => half_way(deadline),
             false => deadline,

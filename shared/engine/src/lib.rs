@@ -58,7 +58,7 @@ pub mod incoming;
 pub mod judge;
 pub mod kinds;
 pub mod mutate_existing;
-mod off_thread;
+pub mod off_thread;
 pub mod phase;
 pub mod policies;
 pub mod recorder;

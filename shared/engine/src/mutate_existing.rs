@@ -33,8 +33,8 @@ use tokio::{
 };
 
 use crate::{
-    decide::Engine, incoming::ReviewOwner, recorder::SharedRecorder, rule::RuleName,
-    verdict::Triggered, violations::Violations,
+    decide::Engine, incoming::ReviewOwner, off_thread::off_thread_if, recorder::SharedRecorder,
+    rule::RuleName, verdict::Triggered, violations::Violations,
 };
 use held::HeldRequest;
 use memory::TRIGGERS_MAX;
@@ -111,8 +111,9 @@ impl MutateExisting {
         self.worker.rule_out(&mut triggered);
         let until = deadline.min(Instant::now() + WITNESS_TIMEOUT);
         self.worker.read_before_delete(&mut triggered, until).await;
+        let is_large = triggered.request.is_large();
         if triggered.rules.is_empty() {
-            return;
+            return off_thread_if(is_large, || drop(triggered));
         }
         let Triggered {
             request,
@@ -120,7 +121,7 @@ impl MutateExisting {
             rules,
             ..
         } = triggered;
-        let request = HeldRequest::of(request, owner);
+        let request = off_thread_if(is_large, || HeldRequest::of(request, owner));
         let Ok(memory) = self.worker.memory().try_hold(&request, rules.len()) else {
             return self.worker.dropped(&request, &rules);
         };

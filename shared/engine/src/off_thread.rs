@@ -2,6 +2,9 @@
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+/// Bytes above which a request, and what is made of it, is large: work on it may take long.
+pub(crate) const SHORT_BYTES_MAX: usize = 64 * 1024;
+
 /// Does work that may take long, on a thread that serves no other task meanwhile. In a single-threaded runtime, as of
 /// tests, the work runs on the only thread.
 pub(crate) fn off_thread<T>(work: impl FnOnce() -> T) -> T {
@@ -9,5 +12,51 @@ pub(crate) fn off_thread<T>(work: impl FnOnce() -> T) -> T {
     match runtime {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
+    }
+}
+
+/// Does work in place, or [so that it holds up no other task](off_thread) if it is long.
+pub(crate) fn off_thread_if<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
+    match is_long {
+        true => off_thread(work),
+        false => work(),
+    }
+}
+
+/// Does work on so many bytes, such as parsing or writing them. Where they are many, no other task waits for it.
+pub fn off_thread_if_large<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    off_thread_if(bytes > SHORT_BYTES_MAX, work)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Returns whether another task goes on, in a runtime with one thread, during work on so many bytes that takes so
+    /// long.
+    async fn another_task_goes_on(bytes: usize, wait: Duration) -> bool {
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let (done, waiting) = std::sync::mpsc::channel();
+        let other = tokio::spawn(async move {
+            begun.await.unwrap();
+            // Nobody receives it where the work is over.
+            let _ = done.send(());
+        });
+        let work = tokio::spawn(async move {
+            begin.send(()).unwrap();
+            off_thread_if_large(bytes, || waiting.recv_timeout(wait).is_ok())
+        });
+        let goes_on = work.await.unwrap();
+        other.await.unwrap();
+        goes_on
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_on_many_bytes_holds_up_no_other_task() {
+        let (short, long) = (Duration::from_millis(50), Duration::from_secs(30));
+        assert!(!another_task_goes_on(SHORT_BYTES_MAX, short).await);
+        assert!(another_task_goes_on(SHORT_BYTES_MAX + 1, long).await);
     }
 }

@@ -27,15 +27,12 @@ use anteroom_runtime::fair_quota::FairQuota;
 use crate::{
     facts::{Deadline, RuleRequests},
     incoming::ReviewOwner,
-    off_thread::off_thread,
+    off_thread::{SHORT_BYTES_MAX, off_thread, off_thread_if},
     rule_run::RuleRun,
 };
 
 /// The most steps of one review in all its rules, about half a second of work.
 pub const REVIEW_STEPS_MAX: u64 = 10_000_000;
-
-/// Bytes of a request above which it is decided in the long lane.
-pub(crate) const SHORT_BYTES_MAX: usize = 64 * 1024;
 
 /// Steps of one piece of work in place, about a millisecond. Work that takes more is done in the long lane, and so is the
 /// next step of a rule that took more.
@@ -189,10 +186,7 @@ impl<'l> ReviewWork<'l> {
     /// Does work on the objects of the request that is neither pure nor charged, such as copying or dropping them, and
     /// that waits for no place.
     pub(crate) fn run_here<T>(&self, work: impl FnOnce() -> T) -> T {
-        match self.is_large && self.lane.is_some() {
-            true => off_thread(work),
-            false => work(),
-        }
+        off_thread_if(self.is_large && self.lane.is_some(), work)
     }
 
     /// Returns what was done in the long lane, and keeps in mind why there was no place.

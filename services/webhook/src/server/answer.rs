@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use anteroom_engine::{
     incoming::{Incoming as _, MUTATED_OBJECTS_MAX},
+    off_thread::off_thread_if_large,
     policies::{CallScope, TIMEOUT_SECONDS_DEFAULT},
     verdict::Decision,
 };
+use anteroom_functions::{meter, operator};
 use anteroom_model::{ErrorCode, ObjectKey};
 use anteroom_policy::{Operation, Phase, PolicyKind, RequestParts};
 use anteroom_runtime::telemetry;
@@ -94,7 +96,7 @@ async fn answer_in_span(app: &App, subject: &ReviewSubject, request: Request) ->
     };
     let begun = Instant::now();
     // The head of the review borrows from the body, so it needs no memory.
-    let review = match Review::parse(&body) {
+    let review = match off_thread_if_large(body.len(), || Review::parse(&body)) {
         Ok(review) => review,
         Err(error) => return refused(app, subject, &error),
     };
@@ -151,7 +153,9 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
     let deadline = Instant::now() + timeout(request.uri());
     let received = app.receiving.receive(request.into_body(), deadline).await;
     let parsed = match received {
-        Ok(body) => Review::parse(&body).map(|review| response::probed(&review)),
+        Ok(body) => off_thread_if_large(body.len(), || {
+            Review::parse(&body).map(|review| response::probed(&review))
+        }),
         Err(NotReceived::Invalid(error)) => Err(error),
         Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
@@ -243,11 +247,21 @@ async fn answer_objects(
         took,
     });
     log(review, &decision, took);
-    let answer = match app.is_shadow {
+    let bytes = answer_bytes(review, &decision);
+    // The decision is dropped there too.
+    let answer = off_thread_if_large(bytes, move || match app.is_shadow {
         true => response::recorded(review, &decision),
         false => response::decided(review, &decision),
-    };
+    });
     Ok(json(StatusCode::OK, answer))
+}
+
+/// Returns about the bytes that an answer is made of. The patch of a small request may be large.
+fn answer_bytes(review: &Review<'_>, decision: &Decision) -> usize {
+    let patch = decision.patch.as_ref().map_or(0, operator::length);
+    let patch = usize::try_from(patch).unwrap_or(usize::MAX);
+    let patch = patch.saturating_mul(meter::BYTES_PER_STEP);
+    review.bytes().saturating_add(patch)
 }
 
 /// Asks the policies, but for a request that is exempt.
