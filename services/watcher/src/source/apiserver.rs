@@ -7,12 +7,14 @@ mod lines;
 
 use std::{sync::Arc, time::Duration};
 
+use anteroom_model::GroupVersionResource;
+use anteroom_runtime::fair_quota::{FairPermit, FairQuota};
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt as _;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 pub(crate) use fault::Fault;
 pub(crate) use fault::{Status, with_sources};
@@ -46,13 +48,26 @@ pub(crate) enum Readiness {
 
 /// Pages of lists that are in memory at once, whatever the number of lists. Policies of a tenant may lead to many lists of
 /// large objects.
-pub(crate) const PAGES_MAX: usize = 4;
+pub(crate) const PAGES_MAX: u64 = 4;
+
+/// Pages of lists of one type that are in memory at once. A type whose lists are slow, such as one with a conversion
+/// webhook or of an aggregated API, leaves places to the others. One list has two: its next page is made meanwhile.
+pub(crate) const TYPE_PAGES_MAX: u64 = 2;
+
+/// The longest time until a page is there whole, however steadily its parts come: until then it has its place.
+const PAGE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The longest wait for a place among the pages in memory. Then the list fails, and is tried again.
+const PAGE_WAIT_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// The place of a page in memory.
+pub(crate) type PagePlace = FairPermit<GroupVersionResource>;
 
 /// Reads from the API server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ApiServer {
     client: kube::Client,
-    pages: Arc<Semaphore>,
+    pages: Arc<FairQuota<GroupVersionResource>>,
 }
 
 impl ApiServer {
@@ -61,17 +76,38 @@ impl ApiServer {
     pub(crate) fn new(client: kube::Client) -> Self {
         Self {
             client,
-            pages: Arc::new(Semaphore::new(PAGES_MAX)),
+            pages: FairQuota::new(PAGES_MAX, TYPE_PAGES_MAX),
         }
     }
 
-    /// Waits for a place among the pages in memory. Lists have the places in the order in which they ask.
+    /// Waits for a place among the pages in memory. Types have places in turns, and the lists of one type in the order in
+    /// which they ask.
     ///
     /// # Errors
-    /// None in practice: the places are never closed.
-    pub(crate) async fn page_place(&self) -> Result<OwnedSemaphorePermit, Fault> {
-        let place = Arc::clone(&self.pages).acquire_owned().await;
-        place.map_err(Fault::transport)
+    /// [`Fault::Slow`] if no place came free within an hour.
+    pub(crate) async fn page_place(&self, gvr: &GroupVersionResource) -> Result<PagePlace, Fault> {
+        let deadline = Instant::now() + PAGE_WAIT_MAX;
+        let place = self.pages.take(gvr.clone(), 1, deadline).await;
+        place.map_err(|_| Fault::Slow {
+            after: PAGE_WAIT_MAX,
+        })
+    }
+
+    /// The whole body of a GET that has a [`PagePlace`], and therefore has to end soon.
+    ///
+    /// # Errors
+    /// Those of the GET, or [`Fault::Slow`] if the body was not there in time.
+    pub(crate) async fn get_page(
+        &self,
+        path: &str,
+        accept: &str,
+        bytes_max: usize,
+    ) -> Result<Bytes, Fault> {
+        let page = self.get_as(path, accept, bytes_max);
+        let page = tokio::time::timeout(PAGE_TIME_MAX, page).await;
+        page.unwrap_or(Err(Fault::Slow {
+            after: PAGE_TIME_MAX,
+        }))
     }
 
     /// Returns the client, for writes.

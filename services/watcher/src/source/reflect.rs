@@ -21,17 +21,16 @@ mod sinks;
 use std::ops::Range;
 use std::time::Duration;
 
-use anteroom_model::{Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX};
-use async_trait::async_trait;
-use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
-    time::Instant,
+use anteroom_model::{
+    Collection, Failure, GroupVersionResource, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX,
 };
+use async_trait::async_trait;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument as _, Span};
 
 use crate::source::{
-    apiserver::{ApiServer, Fault, Line},
+    apiserver::{ApiServer, Fault, Line, PagePlace},
     metrics::WatchMetrics,
 };
 use forbidden_check::{ForbiddenCheck, RefusalVerdict};
@@ -268,7 +267,7 @@ struct Ahead {
 }
 
 /// A page, with its place among the pages in memory.
-type HeldPage = (Page, OwnedSemaphorePermit);
+type HeldPage = (Page, PagePlace);
 
 /// Returns the shortest and the longest time for which a quiet watch stays open. A view's news may be as old as its
 /// watch, and the rest of `stale_after` is how long an outage may last without a refusal. So few watches are opened
@@ -296,7 +295,7 @@ impl<S: Sink> Reflector<S> {
                 .page
                 .await
                 .unwrap_or_else(|e| Err(Fault::transport(e))),
-            None => fetch(self.api.clone(), path, self.accept()).await,
+            None => fetch(self.api.clone(), self.gvr(), path, self.accept()).await,
         };
         let page = match page {
             Ok(page) => page,
@@ -354,10 +353,14 @@ impl<S: Sink> Reflector<S> {
         } = self.machine.command()
         {
             let path = paths::list(&self.watched.collection, Some(&token), limit);
-            let page = fetch(self.api.clone(), path.clone(), self.accept());
+            let page = fetch(self.api.clone(), self.gvr(), path.clone(), self.accept());
             let page = AbortOnDropHandle::new(tokio::spawn(page));
             self.ahead = Some(Ahead { path, page });
         }
+    }
+
+    fn gvr(&self) -> GroupVersionResource {
+        self.watched.collection.gvr.clone()
     }
 
     /// The options with which a page is asked for.
@@ -579,9 +582,14 @@ fn not_ready(refused: &Fault) -> Fault {
 }
 
 /// Reads one page of a list, once there is room for it.
-async fn fetch(api: ApiServer, path: String, accept: &'static str) -> Result<HeldPage, Fault> {
-    let place = api.page_place().await?;
-    let bytes = api.get_as(&path, accept, PAGE_BYTES_MAX).await?;
+async fn fetch(
+    api: ApiServer,
+    gvr: GroupVersionResource,
+    path: String,
+    accept: &'static str,
+) -> Result<HeldPage, Fault> {
+    let place = api.page_place(&gvr).await?;
+    let bytes = api.get_page(&path, accept, PAGE_BYTES_MAX).await?;
     Ok((parse::page(&bytes)?, place))
 }
 

@@ -58,6 +58,12 @@ pub(crate) enum Fault {
         /// For how long.
         after: Duration,
     },
+    /// An answer that was not there whole within its time, although parts of it may have come.
+    #[error("the API server's answer was not there whole within {} s", after.as_secs())]
+    Slow {
+        /// The time.
+        after: Duration,
+    },
     /// An answer over its limit.
     #[error("an answer over the limit of {bytes_max} bytes")]
     TooLarge {
@@ -176,6 +182,7 @@ impl Fault {
             Self::Gone { .. } => "410".into(),
             Self::Transport { .. } => "transport".into(),
             Self::Silent { .. } => "silent".into(),
+            Self::Slow { .. } => "slow".into(),
             Self::TooLarge { .. } => "too_large".into(),
             Self::Unreadable { .. } => "unreadable".into(),
         }
@@ -189,7 +196,7 @@ impl Fault {
             Self::Throttled { .. } => "Throttled",
             Self::Server { code: 401, .. } => "Unauthorized",
             Self::Server { .. } => "ServerError",
-            Self::Transport { .. } | Self::Silent { .. } => "Unreachable",
+            Self::Transport { .. } | Self::Silent { .. } | Self::Slow { .. } => "Unreachable",
             Self::TooLarge { .. } | Self::Unreadable { .. } => "Unreadable",
         };
         Failure::new(reason, format!("{self}; it is tried again"))

@@ -340,7 +340,10 @@ impl Machine {
                 self.wait = Some(self.backoff.next(random));
                 vec![ReflectorEffect::Troubled(failure)]
             }
-            Fault::Server { .. } | Fault::Transport { .. } | Fault::Silent { .. } => {
+            Fault::Server { .. }
+            | Fault::Transport { .. }
+            | Fault::Silent { .. }
+            | Fault::Slow { .. } => {
                 if let Phase::Watch { from, .. } = &self.phase {
                     self.phase = Phase::Probe { from: from.clone() };
                 }

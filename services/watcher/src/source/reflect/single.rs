@@ -43,7 +43,8 @@ pub(crate) async fn once<F: Future<Output = bool>>(
     let (mut token, mut limit) = (None, machine::PAGE_OBJECTS_MAX);
     loop {
         let path = paths::list(collection, token.as_deref(), limit);
-        let (page, _place) = match fetch(api.clone(), path, JSON).await {
+        let gvr = collection.gvr.clone();
+        let (page, _place) = match fetch(api.clone(), gvr, path, JSON).await {
             Err(Fault::TooLarge { .. }) if limit > 1 => {
                 limit /= 2;
                 continue;

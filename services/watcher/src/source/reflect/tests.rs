@@ -6,7 +6,6 @@ use std::{
     },
 };
 
-use anteroom_model::GroupVersionResource;
 use anteroom_runtime::Service;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -340,22 +339,71 @@ async fn a_page_that_is_too_large_is_asked_for_in_halves() {
     assert_eq!(*limits.lock(), [500, 250, 125, 62]);
 }
 
+fn gvr(resource: &str) -> GroupVersionResource {
+    GroupVersionResource::new("", "v1", resource)
+}
+
+/// Returns an API server whose answers have this body.
+fn answering<B, F>(body: B) -> ApiServer
+where
+    B: Fn() -> F + Send + 'static,
+    F: futures::Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static,
+{
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let answer = Response::new(StreamBody::new(body()).boxed_unsync());
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    ApiServer::new(Client::new(service, "default"))
+}
+
 #[tokio::test]
 async fn few_pages_of_all_lists_are_in_memory_at_once() {
     use crate::source::apiserver::PAGES_MAX;
     use futures::FutureExt as _;
 
-    let service = tower::service_fn(|_: Request<Body>| async {
-        let body = Full::new(Bytes::new()).boxed_unsync();
-        Ok::<_, Infallible>(Response::new(body))
-    });
-    let api = ApiServer::new(Client::new(service, "default"));
+    let api = answering(stream::empty);
     let mut held = Vec::new();
-    for _ in 0..PAGES_MAX {
-        held.push(api.page_place().await.unwrap());
+    for number in 0..PAGES_MAX {
+        let place = api.page_place(&gvr(&format!("kind{number}"))).await;
+        held.push(place.unwrap());
     }
-    let of_another_list = api.clone();
-    assert!(of_another_list.page_place().now_or_never().is_none());
+    let (of_another_list, pods) = (api.clone(), gvr("pods"));
+    assert!(of_another_list.page_place(&pods).now_or_never().is_none());
     held.pop();
-    assert!(of_another_list.page_place().now_or_never().is_some());
+    assert!(of_another_list.page_place(&pods).now_or_never().is_some());
+}
+
+#[tokio::test]
+async fn lists_of_one_type_leave_places_for_pages_to_other_types() {
+    use crate::source::apiserver::TYPE_PAGES_MAX;
+    use futures::FutureExt as _;
+
+    let api = answering(stream::empty);
+    let (slow, other) = (gvr("slow"), gvr("pods"));
+    let mut held = Vec::new();
+    for _ in 0..TYPE_PAGES_MAX {
+        held.push(api.page_place(&slow).await.unwrap());
+    }
+    assert!(api.page_place(&slow).now_or_never().is_none());
+    assert!(api.page_place(&other).now_or_never().is_some());
+    held.pop();
+    assert!(api.page_place(&slow).now_or_never().is_some());
+}
+
+/// A byte that comes after a second.
+async fn slow_byte() -> Result<Frame<Bytes>, Infallible> {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Ok(Frame::data(Bytes::from_static(b" ")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_comes_byte_by_byte_is_given_up_and_gives_its_place_back() {
+    let api = answering(|| stream::repeat(()).then(|()| slow_byte()));
+    let pods = Collection::all(gvr("pods"));
+    let begun = Instant::now();
+    for _ in 0..=crate::source::apiserver::PAGES_MAX {
+        let listed = once(&api, &pods, |_| std::future::ready(true)).await;
+        assert!(matches!(listed, Err(Fault::Slow { .. })), "{listed:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(180));
 }

@@ -303,6 +303,9 @@ fn after_silence_or_a_lost_connection_the_watch_is_resumed() {
         Fault::Silent {
             after: Duration::from_secs(55),
         },
+        Fault::Slow {
+            after: Duration::from_secs(30),
+        },
         Fault::Transport {
             message: "reset".into(),
         },
