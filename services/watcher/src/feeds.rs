@@ -58,7 +58,7 @@ use tokio::{
 use crate::{
     log_writer::{
         log_snapshot::LogSnapshot,
-        publish::{Opening, Publisher, ViewSize},
+        publish::{Opening, Publisher, ViewSize, WriteQueue},
     },
     source::{apiserver::ApiServer, metrics::SourceMetrics},
 };
@@ -194,9 +194,10 @@ impl Feeder {
             if before.options.sealed != options.sealed {
                 self.changed_type(&gvr, &info).seal(view, options.sealed);
             }
-            if before.options.in_quota != options.in_quota {
+            let quotas = |options: &ViewOptions| (options.in_quota, options.namespaces_limited);
+            if quotas(&before.options) != quotas(&options) {
                 let publisher = &self.tools.publisher;
-                publisher.with(|queue| queue.set_in_quota(view, options.in_quota));
+                publisher.with(|queue| set_quotas(queue, view, &options));
             }
             return;
         }
@@ -222,7 +223,7 @@ impl Feeder {
                 .into_iter()
                 .for_each(|record| queue.free(record));
             let handle = queue.open_with(info.clone(), inherited.objects, opening);
-            queue.set_in_quota(view, options.in_quota);
+            set_quotas(queue, view, options);
             handle
         });
         let feed = self.changed_type(gvr, &info);
@@ -248,12 +249,18 @@ impl Feeder {
         self.tools.publisher.with(|queue| queue.close(view));
     }
 
-    /// The object is referenced. Its view is desired too, before or after.
+    /// The object is referenced, or counts otherwise in the quota of its namespace. Its view is desired too, before or
+    /// after.
     pub(crate) fn refer(&mut self, reference: &ObjectReference) {
         let now = Instant::now();
         self.dirty.get_or_insert(now);
         let hub = &self.type_feed(&reference.gvr).hub;
-        hub.locked(|hub, queue| hub.references.refer(&reference.object, now, queue));
+        hub.locked(|hub, queue| {
+            let ObjectReference {
+                object, in_quota, ..
+            } = reference;
+            hub.references.refer(object, *in_quota, now, queue);
+        });
     }
 
     /// The object is not referenced any more.
@@ -402,8 +409,21 @@ impl Feeder {
         if let Some(view) = publisher.read(|queue| queue.next_to_resume(now)) {
             self.resume_after_full(&view, now);
         }
+        let publisher = &self.tools.publisher;
+        if let Some(view) = publisher.read(|queue| queue.next_to_list_for_stubs(now)) {
+            self.list_for_stubs(&view, now);
+        }
         if let Some(bytes_max) = self.tools.options.memory_bytes_max {
             self.limit_memory(bytes_max, now);
+        }
+    }
+
+    /// A namespace has room again for objects of a view that are stubs in the log.
+    fn list_for_stubs(&mut self, view: &ViewId, now: Instant) {
+        let gvr = self.views.get(view).and_then(|wanted| wanted.info.gvr());
+        if let Some(feed) = gvr.and_then(|gvr| self.types.get_mut(gvr)) {
+            feed.list_for_stubs(view, now);
+            self.dirty.get_or_insert_with(Instant::now);
         }
     }
 
@@ -483,6 +503,12 @@ impl Feeder {
         self.tools.publisher.with(|queue| queue.close(view));
         self.start(view, &gvr, info, &options);
     }
+}
+
+/// Counts the view in the quota of its namespace, or limits each namespace in it, as its options say.
+fn set_quotas(queue: &mut WriteQueue, view: &ViewId, options: &ViewOptions) {
+    queue.set_in_quota(view, options.in_quota);
+    queue.limit_each_namespace(view, options.namespaces_limited);
 }
 
 async fn until(at: Option<tokio::time::Instant>) {

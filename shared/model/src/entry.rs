@@ -241,6 +241,10 @@ pub struct ViewOptions {
     /// Its bytes in the log count against the quota of its namespace: only policies of that namespace need it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_quota: bool,
+    /// The objects of each namespace take at most its quota of bytes in the log, where the view has objects of many
+    /// namespaces: neither a policy of the cluster nor an entry needs the view whole.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub namespaces_limited: bool,
 }
 
 /// A view that somebody needs: an object of the `wanted` system view, by the view's name. The
@@ -262,6 +266,9 @@ pub struct ObjectReference {
     pub gvr: GroupVersionResource,
     /// The key of the object.
     pub object: ObjectKey,
+    /// Only policies of namespaces refer to the object, so that it counts against the quota of its namespace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_quota: bool,
 }
 
 impl ObjectReference {

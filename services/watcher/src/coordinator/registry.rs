@@ -106,7 +106,7 @@ pub(crate) enum RegistryEffect {
     Call(SourceInfo, std::sync::Arc<CallSpec>),
     /// Make it no more.
     EndCall(ViewId),
-    /// The object is referenced. Its view is desired already.
+    /// The object is referenced, or counts otherwise in the quota of its namespace. Its view is desired already.
     Refer(ObjectReference),
     /// The object is not referenced any more.
     Unrefer(ObjectReference),

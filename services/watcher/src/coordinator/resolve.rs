@@ -111,7 +111,11 @@ impl Resolved {
         let namespace = object.namespace.to_string();
         let mut resolved = Self::new(found, source, Shape::Object, namespace);
         resolved.binding.object = Some(object.clone());
-        let reference = ObjectReference { gvr, object };
+        let reference = ObjectReference {
+            gvr,
+            object,
+            in_quota: false, // The registry knows who refers to it.
+        };
         let name_bytes = reference.object.name.len();
         if name_bytes > NAME_BYTES_MAX {
             return Err(invalid(format!(

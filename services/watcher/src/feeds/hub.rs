@@ -100,6 +100,14 @@ impl Hub {
             return;
         };
         member.reread(&self.watches, queue);
+        self.ask_watches_of(view);
+    }
+
+    /// Asks the watches of a view to list again.
+    pub(super) fn ask_watches_of(&mut self, view: &ViewId) {
+        let Some(member) = self.members.get(view) else {
+            return;
+        };
         for scope in member.watches.keys() {
             if let Some(watch) = self.watches.get_mut(scope) {
                 watch.ask();

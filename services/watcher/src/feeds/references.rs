@@ -49,6 +49,8 @@ pub(super) struct Reference {
     /// The object cannot change any more.
     pub(super) immutable: bool,
     pub(super) checked: Instant,
+    /// Only policies of namespaces refer to the object, so that it counts against the quota of its namespace.
+    in_quota: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +100,18 @@ impl Reference {
 }
 
 impl References {
-    pub(super) fn refer(&mut self, object: &ObjectKey, now: Instant, queue: &mut WriteQueue) {
-        if self.by_object.contains_key(object) {
+    /// The object is referenced, or counts otherwise against the quota of its namespace.
+    pub(super) fn refer(
+        &mut self,
+        object: &ObjectKey,
+        in_quota: bool,
+        now: Instant,
+        queue: &mut WriteQueue,
+    ) {
+        if let Some(known) = self.by_object.get_mut(object) {
+            if std::mem::replace(&mut known.in_quota, in_quota) != in_quota {
+                self.set_exempt(object, !in_quota, queue);
+            }
             return;
         }
         let reference = Reference {
@@ -110,10 +122,18 @@ impl References {
             read: now,
             immutable: false,
             checked: now,
+            in_quota,
         };
         self.by_object.insert(object.clone(), reference);
         self.fresh.push_back(object.clone());
+        self.set_exempt(object, !in_quota, queue);
         self.announce(object, queue);
+    }
+
+    fn set_exempt(&self, object: &ObjectKey, exempt: bool, queue: &mut WriteQueue) {
+        if let Some(handle) = &self.handle {
+            queue.set_exempt(&handle.view, object, exempt);
+        }
     }
 
     /// Publishes the object as pending. If the log has a state from an earlier term, readers are served that state
@@ -142,9 +162,10 @@ impl References {
             reference.immutable = false;
             reference.scope = None;
         }
-        self.by_object
-            .keys()
-            .for_each(|object| self.announce(object, queue));
+        for (object, reference) in &self.by_object {
+            self.set_exempt(object, !reference.in_quota, queue);
+            self.announce(object, queue);
+        }
     }
 
     /// Removes the reference, and its object from the view. Returns the watch that was planned for the object.
@@ -157,6 +178,7 @@ impl References {
         if let Some(handle) = &self.handle {
             let (now, none) = (Instant::now(), ResourceVersion::default());
             queue.delete(handle, object, none, now, ChangeOrigin::Own);
+            queue.set_exempt(&handle.view, object, false);
         }
         reference.scope
     }
@@ -377,6 +399,16 @@ impl References {
             reference.immutable = false;
             if reference.state != State::Idle {
                 reference.state = State::Pending;
+            }
+        }
+    }
+
+    /// The next lists count as news of these objects, which are written again as far as the log has them otherwise.
+    pub(super) fn read_again(&mut self, objects: &[ObjectKey]) {
+        for object in objects {
+            if let Some(reference) = self.by_object.get_mut(object) {
+                reference.version = ResourceVersion::default();
+                reference.immutable = false;
             }
         }
     }

@@ -107,6 +107,7 @@ impl World {
         let reference = ObjectReference {
             gvr: gvr(),
             object: ObjectKey::new("default", name),
+            in_quota: false,
         };
         self.order(move |feeder| feeder.refer(&reference));
     }
@@ -115,6 +116,7 @@ impl World {
         let reference = ObjectReference {
             gvr: gvr(),
             object: ObjectKey::new("default", name),
+            in_quota: false,
         };
         self.order(move |feeder| feeder.unrefer(&reference));
     }

@@ -200,6 +200,24 @@ impl TypeFeed {
         });
     }
 
+    /// There may be room in the log for objects of the view that are stubs there: its watches list again.
+    pub(super) fn list_for_stubs(&mut self, view: &ViewId, now: Instant) {
+        self.dirty |= self.hub.locked(|hub, queue| {
+            let stubs = queue.list_for_stubs(view, now);
+            if hub.members.contains_key(view) {
+                hub.ask_watches_of(view);
+                return false;
+            }
+            let handle = hub.references.handle.as_ref();
+            if handle.is_none_or(|own| own.view != *view) {
+                return false;
+            }
+            hub.references.read_again(&stubs);
+            hub.watches.values_mut().for_each(RunningWatch::ask);
+            true
+        });
+    }
+
     /// The sealing key changed.
     pub(super) fn reseal(&mut self) {
         let views: Vec<ViewId> = {

@@ -27,7 +27,7 @@ pub(crate) enum DesiredChange {
     View(ViewId, Box<DesiredView>),
     /// The view is not desired any more.
     ViewGone(ViewId),
-    /// The object is referenced.
+    /// The object is referenced, with these options.
     Object(ObjectReference),
     /// The object is not referenced any more.
     ObjectGone(ObjectReference),
@@ -237,7 +237,7 @@ impl DesiredState {
     fn put_object(&mut self, key: ObjectKey, reference: ObjectReference) {
         let group = group_of(&reference);
         let before = self.objects.put(key.clone(), reference.clone());
-        if before.is_none() {
+        if before.as_ref() != Some(&reference) {
             self.change(group, |changes| changes.objects.insert(key, reference));
         }
     }

@@ -65,6 +65,7 @@ struct OptionCounts {
     sealed: usize,
     stops: usize,
     in_quota: usize,
+    namespaces_limited: usize,
     limits: BTreeMap<u64, usize>,
 }
 
@@ -75,6 +76,7 @@ impl OptionCounts {
         self.sealed += usize::from(options.sealed);
         self.stops += usize::from(options.stops_when_forbidden);
         self.in_quota += usize::from(options.in_quota);
+        self.namespaces_limited += usize::from(limits_namespaces(options));
         if let Some(bytes_max) = options.bytes_max {
             *self.limits.entry(bytes_max).or_default() += 1;
         }
@@ -86,6 +88,7 @@ impl OptionCounts {
         self.sealed -= usize::from(options.sealed);
         self.stops -= usize::from(options.stops_when_forbidden);
         self.in_quota -= usize::from(options.in_quota);
+        self.namespaces_limited -= usize::from(limits_namespaces(options));
         if let Some(bytes_max) = options.bytes_max
             && let Some(n) = self.limits.get_mut(&bytes_max)
         {
@@ -97,8 +100,8 @@ impl OptionCounts {
     }
 
     /// Combines the options of all dependents. The view is pinned or sealed if one asks for it. Its limit is the
-    /// largest one, or none if one asks for none. It is given up, or counts into a namespace's quota, only if all say
-    /// so.
+    /// largest one, or none if one asks for none. It is given up, counts into a namespace's quota, or limits the objects
+    /// of each namespace, only if all say so.
     fn combined(&self) -> ViewOptions {
         let limited: usize = self.limits.values().sum();
         let largest = self.limits.last_key_value().map(|(bytes, _)| *bytes);
@@ -108,7 +111,39 @@ impl OptionCounts {
             bytes_max: largest.filter(|_| limited == self.entries),
             stops_when_forbidden: self.stops == self.entries,
             in_quota: self.in_quota == self.entries,
+            namespaces_limited: self.namespaces_limited == self.entries,
         }
+    }
+}
+
+/// Returns whether an entry with these options does not need the view whole.
+fn limits_namespaces(options: &ViewOptions) -> bool {
+    options.in_quota || options.namespaces_limited
+}
+
+/// The entries that refer to an object, each with whether it is in the quota of a namespace.
+#[derive(Clone, Debug, Default)]
+struct Referrers {
+    entries: BTreeMap<EntryId, bool>,
+    /// The number of entries that are in no quota.
+    of_cluster: usize,
+}
+
+impl Referrers {
+    fn insert(&mut self, id: EntryId, in_quota: bool) {
+        self.of_cluster += usize::from(!in_quota);
+        let before = self.entries.insert(id, in_quota);
+        self.of_cluster -= usize::from(before == Some(false));
+    }
+
+    fn remove(&mut self, id: &EntryId) {
+        let before = self.entries.remove(id);
+        self.of_cluster -= usize::from(before == Some(false));
+    }
+
+    /// Returns whether all of them are in the quota of a namespace; `None`: there are none.
+    fn in_quota(&self) -> Option<bool> {
+        (!self.entries.is_empty()).then_some(self.of_cluster == 0)
     }
 }
 
@@ -116,7 +151,7 @@ impl OptionCounts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Needs {
     views: HashMap<ViewId, NeededView>,
-    objects: HashMap<ObjectKey, BTreeSet<EntryId>>,
+    objects: HashMap<ObjectKey, Referrers>,
 }
 
 impl Needs {
@@ -192,10 +227,9 @@ impl Needs {
         }
         if let Some(object) = &held.object {
             let referrers = self.objects.entry(object.key()).or_default();
-            if referrers.is_empty() {
-                effects.push(RegistryEffect::Refer(object.clone()));
-            }
-            referrers.insert(id.clone());
+            let before = referrers.in_quota();
+            referrers.insert(id.clone(), held.options.in_quota);
+            refer(object, before, referrers.in_quota(), effects);
         }
     }
 
@@ -207,11 +241,14 @@ impl Needs {
         let Some(referrers) = self.objects.get_mut(&key) else {
             return;
         };
+        let before = referrers.in_quota();
         referrers.remove(id);
-        if referrers.is_empty() {
+        let after = referrers.in_quota();
+        if after.is_none() {
             self.objects.remove(&key);
             effects.push(RegistryEffect::Unrefer(object.clone()));
         }
+        refer(object, before, after, effects);
     }
 
     fn release(&mut self, id: &EntryId, held: &EntryNeeds, effects: &mut Vec<RegistryEffect>) {
@@ -228,6 +265,21 @@ impl Needs {
         }
         self.views.remove(&held.view);
         effects.push(RegistryEffect::CloseView(held.view.clone()));
+    }
+}
+
+/// The object is referenced from now on, or counts in the quota of its namespace from now on, or ceases to.
+fn refer(
+    object: &ObjectReference,
+    before: Option<bool>,
+    after: Option<bool>,
+    effects: &mut Vec<RegistryEffect>,
+) {
+    if let Some(in_quota) = after.filter(|_| after != before) {
+        effects.push(RegistryEffect::Refer(ObjectReference {
+            in_quota,
+            ..object.clone()
+        }));
     }
 }
 

@@ -1,3 +1,5 @@
+mod quotas;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use anteroom_model::{Collection, Failure, GroupVersionResource, ObjectKey, Source, system};
@@ -234,7 +236,11 @@ fn settle(registry: &mut Registry, event: Event) -> Vec<RegistryEffect> {
 fn meaning(reference: &Reference) -> Resolution {
     match reference {
         Reference::Collection(collection) => found(&collection.resource),
-        Reference::LabelledConfigMaps => found("labelled"),
+        Reference::LabelledConfigMaps => {
+            let mut resolved = Resolved::whole(info("labelled"));
+            resolved.options.namespaces_limited = true;
+            Resolution::Found(Box::new(resolved))
+        }
         Reference::Object(named) => {
             let gvr = GroupVersionResource::new("", "v1", named.resource.as_str());
             let key = ObjectKey::new(named.namespace.as_str(), named.name.as_str());
@@ -243,7 +249,11 @@ fn meaning(reference: &Reference) -> Resolution {
                 kind: "ConfigMap".into(),
                 namespaced: true,
             });
-            resolved.object = Some(ObjectReference { gvr, object: key });
+            resolved.object = Some(ObjectReference {
+                gvr,
+                object: key,
+                in_quota: false,
+            });
             Resolution::Found(Box::new(resolved))
         }
     }
@@ -543,33 +553,4 @@ fn the_options_of_a_view_combine_those_of_its_entries() {
     );
     assert_eq!(apply(gone("c")), Some((false, Some(9))));
     assert_eq!(apply(gone("a")), None, "nothing changes");
-}
-
-#[test]
-fn a_view_is_in_the_quota_of_its_namespace_while_only_policies_of_it_read_it() {
-    let pods = collection("pods", false);
-    let needs = |uid: &str, in_quota| {
-        let references = vec![Referred::by(&ObjectKey::new("", uid), &pods)];
-        let needed = Needed {
-            references,
-            in_quota,
-        };
-        Event::Policy(Dependent(uid.into()), needed)
-    };
-    let leaves = |uid: &str| Event::PolicyGone(Dependent(uid.into()));
-    let mut registry = Registry::default();
-    let mut told = |event| {
-        let effects = settle(&mut registry, event);
-        effects.into_iter().find_map(|effect| match effect {
-            RegistryEffect::OpenView(desired) => Some(desired.options.in_quota),
-            _ => None,
-        })
-    };
-    assert_eq!(told(needs("tenant", true)), Some(true));
-    assert_eq!(told(needs("neighbour", true)), None, "nothing changes");
-    assert_eq!(told(needs("cluster", false)), Some(false));
-    assert_eq!(told(leaves("neighbour")), None);
-    assert_eq!(told(leaves("cluster")), Some(true));
-    assert_eq!(told(claim("entry", "1", 1, found("pods"))), Some(false));
-    assert_eq!(told(gone("entry")), Some(true));
 }

@@ -80,5 +80,8 @@ fn labelled_config_maps(catalog: &Catalog) -> Result<Resolved, Unresolved> {
         label_selector: KEPT_LABEL.to_owned(),
         ..Collection::all(found.record.gvr.clone())
     };
-    Ok(Resolved::collection(found, collection, Shape::Document))
+    let mut resolved = Resolved::collection(found, collection, Shape::Document);
+    // A policy reads single ones by name. Whoever may label ConfigMaps in one namespace takes no more than its part.
+    resolved.options.namespaces_limited = true;
+    Ok(resolved)
 }

@@ -265,6 +265,7 @@ fn options_of_an_entry_reach_its_view() {
         sealed: false,
         stops_when_forbidden: true,
         in_quota: false,
+        namespaces_limited: false,
     };
     assert_eq!(all, expected);
     assert_eq!(options(json!({"maxBytes": 4096})).bytes_max, Some(4096));

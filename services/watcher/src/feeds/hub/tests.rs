@@ -326,7 +326,7 @@ impl World {
         if self.referenced.insert(number) {
             let now = Instant::now();
             self.hub
-                .locked(|hub, queue| hub.references.refer(&key(number), now, queue));
+                .locked(|hub, queue| hub.references.refer(&key(number), false, now, queue));
             self.plan();
         }
     }

@@ -61,7 +61,7 @@ fn the_last_failure_of_an_object_is_published_and_an_equal_one_is_not_written_ag
     queue.begin_list(&handle);
     references.opened(handle.clone(), false, &mut queue);
     let object = ObjectKey::new("n", "a");
-    references.refer(&object, Instant::now(), &mut queue);
+    references.refer(&object, false, Instant::now(), &mut queue);
     queue.listed(&handle, &ResourceVersion::default(), Instant::now());
     write(&mut queue);
     for failure in [
@@ -94,7 +94,7 @@ async fn a_reference_that_comes_hours_after_a_new_sealing_key_is_new() {
     let now = Instant::now();
     queue.mark_fresh(&handle, None, now);
     let object = ObjectKey::new("n", "a");
-    references.refer(&object, now, &mut queue);
+    references.refer(&object, false, now, &mut queue);
     assert_eq!(queue.beats(now)[0].news_age_ms, 0, "it waits to be written");
     write(&mut queue);
     references.unrefer(&object, &mut queue);
@@ -109,7 +109,7 @@ async fn an_object_that_a_list_lacks_may_be_gone_since_the_news_before_the_list(
     queue.begin_list(&handle);
     references.opened(handle.clone(), false, &mut queue);
     let (object, scope) = (ObjectKey::new("n", "a"), WatchScope::default());
-    references.refer(&object, Instant::now(), &mut queue);
+    references.refer(&object, false, Instant::now(), &mut queue);
     queue.listed(&handle, &ResourceVersion::default(), Instant::now());
     references.take(&object, &ResourceVersion::new("5"), false, None);
     write(&mut queue);
@@ -136,7 +136,7 @@ fn every_reference_is_announced_when_its_view_is_written_again() {
     references.opened(handle.clone(), false, &mut queue);
     let objects = ["a", "b", "idle"].map(|name| ObjectKey::new("n", name));
     for object in &objects {
-        references.refer(object, now, &mut queue);
+        references.refer(object, false, now, &mut queue);
     }
     queue.listed(&handle, &ResourceVersion::default(), now);
     let all = BTreeSet::from(["n/a", "n/b", "n/idle"].map(str::to_owned));
@@ -165,4 +165,62 @@ fn every_reference_is_announced_when_its_view_is_written_again() {
         .values()
         .map(|reference| reference.state);
     assert!(states.all(|state| state == State::Pending));
+}
+
+/// The log has a stub of the object meanwhile, of the same version.
+#[test]
+fn an_object_that_is_read_again_is_news_in_the_same_version() {
+    let (mut queue, mut references) = (WriteQueue::new(1), References::default());
+    let handle = queue.open(info(), HashMap::new());
+    references.opened(handle, false, &mut queue);
+    let (object, version) = (ObjectKey::new("n", "a"), ResourceVersion::new("5"));
+    references.refer(&object, true, Instant::now(), &mut queue);
+    assert!(references.take(&object, &version, true, None));
+    assert!(!references.take(&object, &version, true, None));
+    assert!(references.to_watch(Instant::now()).is_empty());
+    references.read_again(std::slice::from_ref(&object));
+    assert!(references.to_watch(Instant::now()).contains(&object));
+    assert!(references.take(&object, &version, true, None));
+}
+
+/// Writes a body of 4 KiB as the object's, where the quota of a namespace is 1 KiB. Returns whether the log has a stub.
+fn is_stub(
+    queue: &mut WriteQueue,
+    handle: &WriteHandle,
+    object: &ObjectKey,
+    version: &str,
+) -> bool {
+    let (body, version) = (Bytes::from(vec![0; 4_096]), ResourceVersion::new(version));
+    let (now, origin) = (Instant::now(), ChangeOrigin::List);
+    queue.put(handle, object.clone(), version, body, now, origin);
+    let bodies = put_bodies(queue);
+    let stub = bodies
+        .last()
+        .and_then(|body| anteroom_wire::unreadable::document(body));
+    stub.is_some()
+}
+
+#[test]
+fn an_object_that_the_cluster_refers_to_needs_no_room_in_the_quota_of_its_namespace() {
+    let (mut queue, mut references) = (WriteQueue::new(1), References::default());
+    let now = Instant::now();
+    queue.limit_namespaces(Some(1_024));
+    let [tenants, clusters] = ["tenants", "clusters"].map(|name| ObjectKey::new("n", name));
+    references.refer(&clusters, false, now, &mut queue);
+    let handle = queue.open(info(), HashMap::new());
+    queue.limit_each_namespace(&handle.view, false);
+    references.opened(handle.clone(), false, &mut queue);
+    references.refer(&tenants, true, now, &mut queue);
+    let is_stub = |queue: &mut WriteQueue, object: &ObjectKey, version| {
+        is_stub(queue, &handle, object, version)
+    };
+    assert!(is_stub(&mut queue, &tenants, "5"));
+    assert!(!is_stub(&mut queue, &clusters, "6"));
+    // The cluster refers to the other too, and then to neither.
+    references.refer(&tenants, false, now, &mut queue);
+    assert!(!is_stub(&mut queue, &tenants, "7"));
+    references.refer(&tenants, true, now, &mut queue);
+    references.refer(&clusters, true, now, &mut queue);
+    assert!(is_stub(&mut queue, &tenants, "8"));
+    assert!(is_stub(&mut queue, &clusters, "9"));
 }

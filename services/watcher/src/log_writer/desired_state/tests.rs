@@ -26,6 +26,7 @@ fn reference(name: &str) -> ObjectReference {
     ObjectReference {
         gvr: gvr(),
         object: ObjectKey::new("a", name),
+        in_quota: false,
     }
 }
 
@@ -259,4 +260,22 @@ fn a_hundred_thousand_references_are_handed_on_once_each() {
         1,
         "a change costs what it changes"
     );
+}
+
+#[test]
+fn a_feeder_learns_that_a_reference_counts_otherwise_and_of_an_equal_one_nothing() {
+    let mut state = started();
+    state.begin(group());
+    state.take(group());
+    let in_quota = ObjectReference {
+        in_quota: true,
+        ..reference("x")
+    };
+    for reference in [&in_quota, &reference("x")] {
+        state.take_in(put_object(reference));
+        let told = [DesiredChange::Object(reference.clone())];
+        assert_eq!(state.take(group()), told);
+        state.take_in(put_object(reference));
+        assert_eq!(state.take(group()), []);
+    }
 }

@@ -10,6 +10,7 @@
 
 mod freshness;
 mod lists;
+mod namespace_parts;
 mod suspension;
 mod writing;
 
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 use freshness::Freshness;
 use lists::Lists;
+use namespace_parts::{BodySize, NamespaceParts};
 pub(super) use suspension::Limit;
 use suspension::Suspension;
 
@@ -39,6 +41,8 @@ pub(super) struct ViewWriteState {
     ///
     /// [`ViewOptions::in_quota`]: anteroom_model::ViewOptions::in_quota
     pub(super) in_quota: bool,
+    /// The parts of namespaces in the view; `None`: they have never been limited.
+    parts: Option<Box<NamespaceParts>>,
     /// The epoch in which it is written.
     pub(super) epoch: Epoch,
     /// The epoch under which changes come in. It is an earlier one once the view was suspended.
@@ -80,7 +84,7 @@ pub(super) struct LastControlRecord {
 #[derive(Debug)]
 struct SourceObject {
     version: ResourceVersion,
-    body_bytes: u32,
+    size: BodySize,
     /// The last list that had begun when it was last heard of.
     list: u32,
 }
@@ -100,14 +104,10 @@ impl ViewWriteState {
             digest.add(key, version);
             key_bytes += weight(key, version);
         }
-        let known = |version| SourceObject {
-            version,
-            body_bytes: 0,
-            list: 0,
-        };
         Self {
             info,
             in_quota: false,
+            parts: None,
             epoch,
             accepted_epoch: epoch,
             suspension: Suspension::No,
@@ -115,7 +115,7 @@ impl ViewWriteState {
             logged_digest: digest,
             at_source: seed
                 .into_iter()
-                .map(|(key, version)| (key, known(version)))
+                .map(|(key, version)| (key, SourceObject::in_log(version)))
                 .collect(),
             pending: HashMap::new(),
             lists: Lists::default(),
@@ -184,7 +184,8 @@ impl ViewWriteState {
         let slots = self.at_source.capacity() * (size_of::<(ObjectKey, SourceObject)>() + 1)
             + self.pending.capacity() * (size_of::<(ObjectKey, Change)>() + 1);
         let waiting: usize = self.pending.values().map(Change::body_bytes).sum();
-        self.key_bytes + (slots + waiting) as u64
+        let parts = self.parts.as_ref().map_or(0, |parts| parts.memory());
+        self.key_bytes + (slots + waiting + parts) as u64
     }
 
     /// Begins a list and returns its number, which [`ViewWriteState::unseen`] asks for.
@@ -272,30 +273,29 @@ impl ViewWriteState {
         let mut bytes = 0;
         for (key, change) in std::mem::take(&mut self.pending) {
             bytes += change.body_bytes();
-            let unwanted = match change.logged {
-                Some(version) => {
-                    let known = SourceObject {
-                        version,
-                        body_bytes: 0,
-                        list: 0,
-                    };
-                    self.at_source.insert(key, known)
-                }
+            let unwanted = self.size_of(&key);
+            self.bytes -= unwanted.bytes();
+            let known = change.logged.map(SourceObject::in_log);
+            if let Some(parts) = &mut self.parts {
+                let size = known.as_ref().map(|known| known.size);
+                parts.replace(&key, unwanted, size.unwrap_or_default());
+            }
+            match known {
+                Some(known) => self.at_source.insert(key, known),
                 None => self.at_source.remove(&key),
             };
-            self.bytes -= unwanted.map_or(0, |known| u64::from(known.body_bytes));
         }
         bytes
     }
 
     /// Returns whether this very version is known at the source already, which is so for most of a list that is read
     /// again. Then it counts as brought, and need not be put. An object whose size is not known yet has to
-    /// be put once, and so has every object that is to be written again.
+    /// be put once, and so has every object that is to be written again, or of which the log has a stub.
     pub(super) fn is_known(&mut self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         let Some(known) = self.at_source.get_mut(key) else {
             return false;
         };
-        let same = known.version == *version && known.body_bytes > 0;
+        let same = known.version == *version && known.size.is_known();
         let is_known = same && self.lists.is_current(known.list);
         if is_known {
             known.list = self.lists.last();
@@ -303,7 +303,8 @@ impl ViewWriteState {
         is_known
     }
 
-    /// The object is now this. Returns also by how much the bytes that wait have grown.
+    /// The object is now this. For an object beyond its namespace's part of the view, a stub is written. Returns also by
+    /// how much the bytes that wait have grown.
     pub(super) fn put(&mut self, incoming: Incoming, body: Bytes) -> (Queued, isize) {
         let Incoming {
             key,
@@ -317,27 +318,28 @@ impl ViewWriteState {
             return (Queued::Nothing, 0);
         }
         self.key_bytes += weight(&key, &version);
-        let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let (size, body) = self.admit(&key, body, &origin);
         let known = SourceObject {
             version: version.clone(),
-            body_bytes,
+            size,
             list: self.lists.last(),
         };
         let before = self.at_source.insert(key.clone(), known);
-        self.bytes += u64::from(body_bytes);
+        self.bytes += size.bytes();
         if let Some(before) = &before {
-            self.bytes -= u64::from(before.body_bytes);
+            self.bytes -= before.size.bytes();
             self.key_bytes = self.key_bytes.saturating_sub(weight(&key, &before.version));
-            if before.version == version && self.lists.is_current(before.list) {
+            let is_same = before.version == version && before.size.is_stub() == size.is_stub();
+            if is_same && self.lists.is_current(before.list) {
                 return (Queued::Nothing, 0);
             }
         }
-        let logged_bytes = before.as_ref().map_or(0, |known| known.body_bytes as usize);
-        let logged = before.map(|known| known.version);
+        let logged_bytes = before.as_ref().map_or(0, |known| known.size.in_memory());
+        let logged = before.map(SourceObject::into_version_in_log);
         self.queue(
             key,
             Change {
-                version,
+                version: size.version_in_log(version),
                 op: Op::Put(body),
                 logged,
                 logged_bytes,
@@ -372,16 +374,20 @@ impl ViewWriteState {
         let Some(before) = self.at_source.remove(key) else {
             return (Queued::Nothing, 0);
         };
-        self.bytes -= u64::from(before.body_bytes);
+        self.bytes -= before.size.bytes();
         self.key_bytes = self.key_bytes.saturating_sub(weight(key, &before.version));
-        let logged = Some(before.version);
+        if let Some(parts) = &mut self.parts {
+            parts.replace(key, before.size, BodySize::default());
+        }
+        let logged_bytes = before.size.in_memory();
+        let logged = Some(before.into_version_in_log());
         self.queue(
             key.clone(),
             Change {
                 version,
                 op: Op::Delete,
                 logged,
-                logged_bytes: before.body_bytes as usize,
+                logged_bytes,
                 since: now,
                 origin,
             },

@@ -129,6 +129,9 @@ impl ViewWriteState {
         self.suspension = Suspension::Resumes { since: now };
         self.at_source.clear();
         (self.bytes, self.key_bytes) = (0, 0);
+        if let Some(parts) = &mut self.parts {
+            parts.clear();
+        }
     }
 
     /// Notes that readers have learned this state of the view's last epoch.

@@ -1,10 +1,14 @@
 //! The quotas of namespaces in the log. The views that only policies of one namespace read share one in each
 //! group. An object stands once in each view of its type, and all views of a type are in one group: so however
 //! many views a tenant has made, they hold no more than this of the objects of one type.
+//!
+//! A view of objects of many namespaces is in no namespace's quota. The objects of one namespace have a part of it that
+//! is as large as the quota, unless the cluster's own policies or entries need the view whole.
 
 use std::collections::{BTreeSet, HashMap};
 
-use anteroom_model::{Source, ViewId};
+use anteroom_model::{ObjectKey, Source, ViewId};
+use tokio::time::Instant;
 
 use super::WriteQueue;
 use crate::log_writer::publish::view_state::{Limit, ViewWriteState};
@@ -49,6 +53,40 @@ impl WriteQueue {
         if views.is_empty() {
             self.quotas.views.remove(namespace);
         }
+    }
+
+    /// Gives each namespace a part of the view if it holds objects of many namespaces, or ceases to. Objects that are
+    /// referenced one by one always have parts. Call it after [`WriteQueue::limit_namespaces`].
+    pub(crate) fn limit_each_namespace(&mut self, id: &ViewId, limited: bool) {
+        let Some(view) = self.views.get_mut(id) else {
+            return;
+        };
+        let has_parts = match &view.info.source {
+            Source::Objects { .. } => true,
+            Source::Collection(collection) => limited && collection.namespaces.is_empty(),
+            Source::ApiCall { .. } | Source::System { .. } => false,
+        };
+        view.limit_namespaces(self.quotas.bytes_max.filter(|_| has_parts));
+    }
+
+    /// Says that the object counts in no namespace's part of the view, or that it does.
+    pub(crate) fn set_exempt(&mut self, id: &ViewId, key: &ObjectKey, exempt: bool) {
+        if let Some(view) = self.views.get_mut(id) {
+            view.exempt(key, exempt);
+        }
+    }
+
+    /// Returns a view with stubs of objects for which their namespaces' parts may have room now.
+    pub(crate) fn next_to_list_for_stubs(&self, now: Instant) -> Option<ViewId> {
+        let mut views = self.views.iter();
+        let due = views.find(|(_, view)| view.is_list_for_stubs_due(now));
+        due.map(|(id, _)| id.clone())
+    }
+
+    /// Notes that the view's source is listed again for the stubs. Returns the objects that are stubs.
+    pub(crate) fn list_for_stubs(&mut self, id: &ViewId, now: Instant) -> Vec<ObjectKey> {
+        let view = self.views.get_mut(id);
+        view.map_or_else(Vec::new, |view| view.list_for_stubs(now))
     }
 
     /// Returns the largest view in the view's quota, if that is exceeded.

@@ -1,4 +1,5 @@
 mod full;
+mod namespace_parts;
 mod news_age;
 mod restored;
 
