@@ -76,6 +76,8 @@ pub(super) struct ViewRead {
     pub(super) secret: bool,
     /// An object that the view does not have is absent. If this is false, the view holds only some of the objects.
     pub(super) absent_is_answer: bool,
+    /// An object of which the view has a stub is an error. If this is false, the next view may have the object whole.
+    pub(super) stub_is_answer: bool,
 }
 
 /// A live read.
@@ -100,9 +102,9 @@ impl ViewRead {
     pub(super) fn ends_with(&self, error: &FactError) -> bool {
         match error.class().subject {
             // The same expression over the same data.
-            ErrorSubject::Evaluation
+            ErrorSubject::Evaluation => true,
             // A live read could not carry the object either, and each request would make one.
-            | ErrorSubject::Unreadable => true,
+            ErrorSubject::Unreadable => self.stub_is_answer,
             ErrorSubject::Absent => self.absent_is_answer,
             ErrorSubject::Service
             | ErrorSubject::Request
@@ -369,6 +371,8 @@ impl FactLookup<'_> {
         {
             let mut read = self.view_read(binding, query.clone(), selection.clone());
             read.absent_is_answer = false;
+            // Objects that the cluster's policies name are whole in the next view, whatever others a namespace labels.
+            read.stub_is_answer = !literal;
             backends.push(Backend::View(read));
         }
         if literal {
@@ -425,6 +429,7 @@ impl FactLookup<'_> {
             age_max_ms: self.age_max_ms,
             secret: binding.secret,
             absent_is_answer: true,
+            stub_is_answer: true,
         }
     }
 

@@ -385,12 +385,13 @@ fn a_views_error_is_final_where_another_way_would_say_the_same() {
         Backend::View(read) => read,
         Backend::Live(_) => panic!("no view"),
     };
-    let config_map = || FactSubject::ConfigMap {
+    let config_map = |literal| FactSubject::ConfigMap {
         object: ObjectKey::new("own", "c"),
-        literal: true,
+        literal,
     };
-    let some = first(config_map(), &catalog(&[labelled()]));
-    let referenced = first(config_map(), &catalog(&[]));
+    let some = first(config_map(true), &catalog(&[labelled()]));
+    let alone = first(config_map(false), &catalog(&[labelled()]));
+    let referenced = first(config_map(true), &catalog(&[]));
     let absent = FactError::ObjectNotFound {
         resource: "configmaps".into(),
         namespace: "own".into(),
@@ -403,7 +404,15 @@ fn a_views_error_is_final_where_another_way_would_say_the_same() {
         view: "v".into(),
         state: "s".into(),
     };
+    let stub = FactError::ObjectUnreadable {
+        view: "v".into(),
+        object: "own/c".into(),
+        reason: "r".into(),
+    };
     for (read, error, ends) in [
+        (&some, &stub, false),
+        (&alone, &stub, true),
+        (&referenced, &stub, true),
         (&some, &absent, false),
         (&referenced, &absent, true),
         (&some, &bad, true),
