@@ -129,7 +129,7 @@ fn try_one(tape: &[u32], seen: &Seen) {
                 count(&seen.errors);
             }
             RuleOutcome::Mutated { object } => {
-                let given = bytes(&manifest) + bytes(request.value());
+                let given = bytes(&manifest) + bytes(&request.value());
                 assert!(bytes(&object) <= given * GROWTH_MAX, "{manifest}");
                 count(&seen.mutated);
             }
