@@ -125,7 +125,8 @@ pub struct Args {
     pub watcher_memory_limit: Option<u64>,
 
     /// The bytes of the log that objects of one type may take in the views which only policies of one
-    /// namespace read, as in `64Mi`. Beyond it the largest of these views fails
+    /// namespace read, as in `64Mi`. Beyond it the largest of these views fails. In a view that namespaces share, the
+    /// objects of one namespace may take as much; further ones are errors (AR119)
     #[arg(
         long,
         env = "ANTEROOM_NAMESPACE_LOG_BYTES_MAX",

@@ -248,8 +248,11 @@ impl<F: FactSource> Engine<F> {
                 let is_applied = record.outcome.is_applied();
                 let changed = match &record.outcome {
                     RuleOutcome::Mutated { object } => {
-                        let places = work.run(|| mutation.places(object)).await;
-                        places.unwrap_or_else(|| Err(work.late()))
+                        match work.run(|| mutation.places(object)).await {
+                            Some(Some(places)) => Ok(places),
+                            Some(None) => Err(RuleError::ReviewTooCostly),
+                            None => Err(work.late()),
+                        }
                     }
                     _ => Ok(ChangedPlaces::default()),
                 };

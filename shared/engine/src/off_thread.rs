@@ -15,7 +15,7 @@ pub(crate) fn off_thread<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Does work in place, or [so that it holds up no other task](off_thread) if it is long.
+/// Does short work in place, and long work [beside the runtime's other tasks](off_thread).
 pub(crate) fn off_thread_if<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
     match is_long {
         true => off_thread(work),

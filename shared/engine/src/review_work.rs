@@ -93,7 +93,7 @@ impl LongLane {
 /// The work of one review.
 pub(crate) struct ReviewWork<'l> {
     steps_left: u64,
-    /// The steps, of those that are left, that it may take in place.
+    /// The part of the steps that the review may take in place.
     steps_left_here: u64,
     /// The lane for long work; `None`: all work is done on the spot.
     lane: Option<&'l LongLane>,
@@ -161,8 +161,8 @@ impl<'l> ReviewWork<'l> {
         is_here.then(|| steps.min(self.steps_left))
     }
 
-    /// Does work in place. `None`: it took all of these steps, so that what it came to means nothing, and the review has
-    /// more for another attempt.
+    /// Does work in place, within these steps. `None`: the work took all of them, so its result means nothing, and the
+    /// review has more steps for another attempt.
     fn attempt<T>(&mut self, steps: u64, work: impl FnOnce() -> T) -> Option<T> {
         let (value, left) = meter::within(steps, work);
         let taken = steps - left;

@@ -130,7 +130,7 @@ impl Meter {
         over(BudgetKind::BuiltBytes, self.budget.built_bytes)
     }
 
-    /// A step, and those for what the last ones skipped, one level further down.
+    /// A step one level further down, with the values that the last steps skipped.
     #[inline]
     pub(crate) fn enter(&mut self) -> Result<(), EvalError> {
         if self.depth >= self.budget.depth {

@@ -177,7 +177,7 @@ impl<K: Ord + Clone> FairQuota<K> {
         QuotaFull { held_max }
     }
 
-    /// Returns whether a key that holds so many units may have these of those that are free.
+    /// Returns whether a key that holds so many units may have `units` more, of `free` ones.
     fn may_hold(&self, held: u64, units: u64, free: u64) -> bool {
         free.checked_sub(units).is_some_and(|left| {
             let threshold = left.saturating_mul(HELD_PER_FREE);

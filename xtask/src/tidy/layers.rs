@@ -62,6 +62,7 @@ const LAYERED: &[Layered] = &[
                     "drive",
                     "facts",
                     "incoming",
+                    "off_thread",
                     "policies",
                     "recorder",
                     "review_work",

@@ -12,7 +12,6 @@ use std::sync::{
 };
 
 use anteroom_cel::{Budget, EvalError, JsonError, Machine, Roots};
-use anteroom_jmespath::uncounted;
 use anteroom_model::{FactError, RetainedFields};
 use anteroom_plan::{Index, IndexKey, ListHost, PACE_OBJECTS};
 use anteroom_view::Select;
@@ -109,8 +108,7 @@ impl ListHost for Host<'_> {
         let Some(derived) = self.derived else {
             return false;
         };
-        // An index catches up with the view for every query.
-        let asked = uncounted(|| derived.ask_index(self.asked, key, ask));
+        let asked = derived.ask_index(self.asked, key, ask);
         self.has_asked.fetch_or(asked, Ordering::Relaxed);
         asked
     }

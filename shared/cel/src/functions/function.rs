@@ -92,7 +92,7 @@ impl Tools {
         self.skipped = SkippedValues::from_now();
     }
 
-    /// Charges a step, and those for what the last ones skipped.
+    /// Charges a step, and the values that the last steps skipped.
     #[inline]
     pub(crate) fn step(&mut self) -> Result<(), EvalError> {
         let skipped = self.skipped.steps();

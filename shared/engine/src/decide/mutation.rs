@@ -62,17 +62,13 @@ impl Mutation {
         self.of_others = self.records.len();
     }
 
-    /// Returns the places that differ in the object that a rule made.
-    ///
-    /// # Errors
-    /// Too few steps are left to compare the objects.
-    pub(super) fn places(&self, made: &Value) -> Result<ChangedPlaces, RuleError> {
-        let operations =
-            json::diff_charged(self.request.matched_object(), made, &meter::charge_bytes);
-        let operations = operations.map_err(|_| RuleError::ReviewTooCostly)?;
+    /// Returns the places that differ in the object that a rule made; `None`: too few steps are left to compare them.
+    pub(super) fn places(&self, made: &Value) -> Option<ChangedPlaces> {
+        let before = self.request.matched_object();
+        let operations = json::diff_charged(before, made, &meter::charge_bytes).ok()?;
         let operations = operations.as_array().into_iter().flatten();
         let paths = operations.filter_map(|operation| operation["path"].as_str());
-        Ok(paths.collect())
+        Some(paths.collect())
     }
 
     /// Adds a rule's record, with the places that the rule changed. The object that the rule made becomes the request's

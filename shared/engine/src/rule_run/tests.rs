@@ -323,7 +323,7 @@ fn run_within(policy: &Policy, steps: u64) -> (Vec<String>, RuleOutcome, usize) 
     (asked, running.into_report().outcome, undone)
 }
 
-fn condition(key: &str, operator: &str, value: Value) -> Value {
+fn condition(key: &str, operator: &str, value: impl serde::Serialize) -> Value {
     json!({ "all": [{ "key": key, "operator": operator, "value": value }] })
 }
 
@@ -339,11 +339,11 @@ fn a_step_that_is_undone_and_taken_again_comes_to_the_same() {
                 "urlPath": "/api/v1/namespaces/{{ token.home }}/pods",
             } },
         ],
-        "preconditions": condition("{{ request.object.names }}", "AnyNotIn", wildcards.into()),
+        "preconditions": condition("{{ request.object.names }}", "AnyNotIn", wildcards),
         "validate": { "failureAction": "Enforce", "message": "no", "foreach": [{
             "list": "request.object.names[?contains(@, '-')]",
-            "preconditions": condition("{{ element }}", "NotEquals", "{{ token.key }}".into()),
-            "deny": { "conditions": condition("{{ element }}", "AnyIn", "{{ hosts }}".into()) },
+            "preconditions": condition("{{ element }}", "NotEquals", "{{ token.key }}"),
+            "deny": { "conditions": condition("{{ element }}", "AnyIn", "{{ hosts }}") },
         }] },
     });
     let policy = anteroom_policy::compile(&json!({

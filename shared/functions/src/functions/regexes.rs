@@ -109,7 +109,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Translates one item outside of classes, which begins with this character.
+    /// Translates an item outside of classes, which begins with this character.
     fn item(&mut self, c: char) -> Result<(), PatternError> {
         let was_repeated = std::mem::take(&mut self.is_repeated);
         match c {

@@ -71,7 +71,7 @@ impl<'l, 'a> Batches<'l, 'a> {
                 None => index.always_from(from, size),
             }
         };
-        if !self.list.host.ask(&self.key, ask) {
+        if !self.list.ask(&self.key, ask) {
             let last = self.last.clone();
             let behind =
                 move |object: &&'a Object| last.as_ref().is_some_and(|last| *object <= last);

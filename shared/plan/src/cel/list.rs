@@ -6,6 +6,7 @@ use std::{
 };
 
 use anteroom_cel::{Candidates, ObjectList, Probes};
+use anteroom_jmespath::uncounted;
 use anteroom_view::{LazyList, Object};
 use anteroom_wire::body::BodyNode;
 
@@ -51,6 +52,11 @@ pub struct ViewList<'a> {
 }
 
 impl<'a> ViewList<'a> {
+    /// Asks an index. An index catches up with the view for all evaluations, so this one pays nothing for that.
+    pub(super) fn ask(&self, key: &IndexKey, ask: &mut dyn FnMut(&Index)) -> bool {
+        uncounted(|| self.host.ask(key, ask))
+    }
+
     /// Returns a list of these objects.
     pub fn new(objects: LazyList<'a>, host: &'a dyn ListHost) -> Self {
         Self {
@@ -107,7 +113,7 @@ impl<'a> ViewList<'a> {
                     values: values.clone(),
                 };
                 let mut found = 0;
-                let is_there = self.host.ask(&lookup.key, &mut |index| {
+                let is_there = self.ask(&lookup.key, &mut |index| {
                     found = lookup.values.iter().map(|value| index.having(value)).sum();
                 });
                 is_there.then(|| Choice {
@@ -225,7 +231,7 @@ impl<'a> ViewList<'a> {
     fn read(&self, lookups: &[Lookup]) -> Option<Matching<'_, 'a>> {
         let mut matching: Vec<&Object> = Vec::new();
         for lookup in lookups {
-            let is_there = self.host.ask(&lookup.key, &mut |index| {
+            let is_there = self.ask(&lookup.key, &mut |index| {
                 for value in &lookup.values {
                     index.each_having(value, &mut |object| {
                         matching.extend(self.objects.find(object));

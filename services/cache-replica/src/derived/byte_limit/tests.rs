@@ -41,7 +41,8 @@ fn a_view_gives_way_to_others_beyond_half() {
 #[test]
 fn the_largest_structure_of_a_full_part_goes_and_no_other() {
     type Held = &'static [(&'static str, &'static str, usize)];
-    let cases: [(&str, Held, (usize, usize), Option<usize>); 9] = [
+    type Case = (&'static str, Held, (usize, usize), Option<usize>);
+    let cases: [Case; 9] = [
         (
             "an index that fills the memory goes itself",
             &[("v", "", 30), ("w", "", 20), ("x", "", 49)],

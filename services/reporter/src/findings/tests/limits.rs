@@ -281,7 +281,7 @@ type Change = (u8, u8, u8, usize);
 struct Recount {
     /// The lengths of the messages by namespace and object, and by policy.
     objects: BTreeMap<(u8, u8), BTreeMap<u8, usize>>,
-    /// Each namespace leaves out this object and those after it.
+    /// The first object that each namespace leaves out, with all after it.
     horizons: BTreeMap<u8, u8>,
 }
 

@@ -14,7 +14,9 @@ impl Mutation {
     /// Adds a rule's record, once the object that the rule made is compared.
     fn take(&mut self, record: RuleRecord) -> NextAsked {
         let changed = match &record.outcome {
-            RuleOutcome::Mutated { object } => self.places(object),
+            RuleOutcome::Mutated { object } => {
+                self.places(object).ok_or(RuleError::ReviewTooCostly)
+            }
             _ => Ok(ChangedPlaces::default()),
         };
         self.note(record, changed)

@@ -55,8 +55,12 @@ fn expressions_see_the_request_as_one_document() {
         ("to_string(request)", json!(whole.to_string())),
     ] {
         let condition = json!({"key": format!("{{{{ {expression} }}}}"), "operator": "Equals", "value": expected});
-        let deny =
-            json!({"validate": {"message": "seen", "deny": {"conditions": {"all": [condition]}}}});
+        let deny = json!({"validate": {
+            "message": "seen",
+            // Much of the request is the same for the old object.
+            "allowExistingViolations": false,
+            "deny": {"conditions": {"all": [condition]}},
+        }});
         let found = outcome(&deny.to_string(), &request);
         assert_eq!(found, fail("seen"), "{expression}");
     }
