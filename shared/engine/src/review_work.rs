@@ -249,6 +249,10 @@ impl<'l> ReviewWork<'l> {
                 }
                 before = self.steps_left;
                 let Some(asked) = self.in_lane(|| rule.step(asker)).await else {
+                    if steps.is_some() {
+                        // The next review does not try it in place.
+                        rule.name().work.took(SHORT_STEPS_MAX + 1);
+                    }
                     self.end_late(rule);
                     return None;
                 };

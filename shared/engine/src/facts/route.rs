@@ -371,8 +371,8 @@ impl FactLookup<'_> {
         {
             let mut read = self.view_read(binding, query.clone(), selection.clone());
             read.absent_is_answer = false;
-            // Objects that the cluster's policies name are whole in the next view, whatever others a namespace labels.
-            read.stub_is_answer = !literal;
+            // Whatever a namespace labels, the next view has objects that the cluster's policies name, and a live read others.
+            read.stub_is_answer = false;
             backends.push(Backend::View(read));
         }
         if literal {

@@ -16,14 +16,14 @@ const LARGE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 /// Large answers that are in memory at once, parsed.
 const LARGE_ANSWERS_MAX: u64 = 2;
 
-/// The most large answers that wait for a place. They wait as text: 128 MiB where each has 8 MiB.
-const WAITING_MAX: u64 = 16;
+/// The most large answers that wait for a place. They wait as text: 160 MiB where each has 8 MiB.
+const WAITING_MAX: u64 = 20;
 
-/// The most of [`WAITING_MAX`] for one beneficiary.
+/// The most of [`WAITING_MAX`] for one beneficiary: as many as it may have reads, of 16 in all.
 const BENEFICIARY_WAITING_MAX: u64 = WAITING_MAX / 2;
 
 /// The most memory of an answer once it is parsed. A few bytes of JSON may be a value of hundreds of bytes.
-const PARSED_BYTES_MAX: u64 = 96 * 1024 * 1024;
+const PARSED_BYTES_MAX: u64 = 144 * 1024 * 1024;
 
 /// The places of large answers in memory, which the beneficiaries of reads get in turns.
 ///
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn an_answer_of_very_many_values_is_refused_before_it_is_parsed() {
         let list = |elements: usize| format!("[{}]", vec!["1"; elements].join(","));
-        assert!(parsed_bytes(list(1_200_000).as_bytes()).is_ok());
-        assert!(parsed_bytes(list(1_300_000).as_bytes()).is_err());
+        assert!(parsed_bytes(list(1_800_000).as_bytes()).is_ok());
+        assert!(parsed_bytes(list(1_900_000).as_bytes()).is_err());
         let text = format!("{{\"a\":\"{}\"}}", "b".repeat(8 * 1024 * 1024));
         assert!(parsed_bytes(text.as_bytes()).is_ok());
     }

@@ -446,7 +446,9 @@ impl LiveReader {
         let _under_way = self.tools.metrics.under_way();
         let (status, bytes) = self.call(allowed, target).await?;
         let (size, config_map) = (bytes.len(), allowed.config_map);
-        let parsed_bytes = parsed_bytes(&bytes).map_err(|fault| read_failed(&fault))?;
+        let text = bytes.clone();
+        let counted = move || parsed_bytes(&text).map_err(|fault| read_failed(&fault));
+        let parsed_bytes = off_thread(size, counted).await?;
         let place = self.large_answers.place_for(parsed_bytes, claim).await?;
         let answer = off_thread(size, move || match status {
             // As in Kyverno a body that is no JSON is null, beside its status.

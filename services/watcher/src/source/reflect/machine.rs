@@ -34,8 +34,11 @@ const BACKOFF_MAX_MS: u64 = 30_000;
 /// given back should be seen in seconds, and a refusal costs the API server next to nothing.
 const FORBIDDEN_WAIT_MAX_MS: u64 = 5_000;
 
-/// Objects in one page of a list. Halved when a page is larger than is read at once.
+/// Objects in one page of a list. Halved when a page is larger than is read at once, or slow.
 pub(super) const PAGE_OBJECTS_MAX: u32 = 500;
+
+/// The objects of a page below which a slow page is not made smaller.
+const SLOW_PAGE_OBJECTS_MIN: u32 = 32;
 
 /// A watch that ended sooner than this without a word is taken for a fault, so that an API server
 /// that closes at once is not asked in a loop.
@@ -334,6 +337,11 @@ impl Machine {
             Fault::TooLarge { .. } if !watching && self.page_limit > 1 => {
                 self.page_limit /= 2;
                 Vec::new()
+            }
+            Fault::Slow { .. } if !watching && self.page_limit > SLOW_PAGE_OBJECTS_MIN => {
+                self.page_limit /= 2;
+                self.wait = Some(self.backoff.next(random));
+                vec![ReflectorEffect::Troubled(failure)]
             }
             Fault::TooLarge { .. } | Fault::Unreadable { .. } => {
                 self.relist();

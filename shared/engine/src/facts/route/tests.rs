@@ -411,7 +411,7 @@ fn a_views_error_is_final_where_another_way_would_say_the_same() {
     };
     for (read, error, ends) in [
         (&some, &stub, false),
-        (&alone, &stub, true),
+        (&alone, &stub, false),
         (&referenced, &stub, true),
         (&some, &absent, false),
         (&referenced, &absent, true),
