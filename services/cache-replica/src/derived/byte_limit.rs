@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// The bytes that all structures together may take, and the bytes that they take.
 ///
 /// Those that the policies of one namespace alone use may take a quarter, and those of all namespaces three quarters.
-/// Where all bytes are taken, structures are refused in this order, the largest first:
+/// The limit refuses structures in this order where all bytes are taken, the largest first:
 ///
 /// 1. those of the namespace that takes most, until namespaces have a quarter together;
 /// 2. the cluster's in a view that takes more than half;

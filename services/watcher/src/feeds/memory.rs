@@ -4,7 +4,8 @@
 //! each reference of a policy ([`ENTRY_BYTES`]). Bodies that wait for a write take at most a quarter of the limit;
 //! then reading from the API server waits. Keys and versions cannot wait. If they take more than the rest, the
 //! largest view of the process is stopped and fails with `MemoryLimit`, one view a second, until the others fit. Views
-//! that only policies of namespaces need are stopped before all others. Once there is room again, the stopped views are fed again, one by one: [`shed_views`] chooses the view and the time.
+//! that only policies of namespaces need are stopped before all others. Once there is room again, the stopped views are
+//! fed again, one by one: [`shed_views`] chooses the view and the time.
 
 mod shed_views;
 

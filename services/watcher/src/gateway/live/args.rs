@@ -19,7 +19,8 @@ pub struct LiveArgs {
           value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub live_read_concurrency: u32,
 
-    /// The largest response of a live read, in bytes; a larger one is an error
+    /// The largest response of a live read, in bytes. A larger one is an error, and so is one that may take more than
+    /// 144 MiB once it is parsed
     #[arg(long, env = "ANTEROOM_LIVE_READ_BYTES_MAX", default_value_t = 8 * 1024 * 1024,
           value_name = "BYTES")]
     pub live_read_bytes_max: usize,

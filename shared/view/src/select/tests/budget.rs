@@ -1,4 +1,4 @@
-//! What an evaluation over a selection pays beside its own steps.
+//! The steps that an evaluation pays for a selection, beside its own.
 
 use anteroom_jmespath::Budget;
 use serde_json::Map;
