@@ -261,7 +261,7 @@ mod tests {
 
     /// Returns the policies of a namespace, or (empty) the requests of the cluster.
     fn of(namespace: &str) -> Beneficiary {
-        Beneficiary::of(namespace, "")
+        Beneficiary::of(namespace, "", false)
     }
 
     /// Lets each of these wait, in this order, and returns the order in which they get the only slot.

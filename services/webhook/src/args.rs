@@ -122,7 +122,7 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_SHADOW")]
     pub shadow: bool,
 
-    /// Memory for the reviews that are being decided, as in `160Mi`. The webhook counts what each
+    /// Memory for the reviews that are being decided, as in `416Mi`. The webhook counts what each
     /// takes at most: up to 120 times its bytes, and the object five times where policies change
     /// it. One that takes more than three quarters of this is refused. Leave about 100Mi of the
     /// container's limit for everything else.
@@ -130,7 +130,7 @@ pub struct Args {
         long,
         env = "ANTEROOM_REVIEW_MEMORY_LIMIT",
         value_name = "BYTES",
-        default_value = "160Mi",
+        default_value = "416Mi",
         value_parser = anteroom_runtime::units::bytes
     )]
     pub review_memory_limit: u64,

@@ -168,16 +168,8 @@ impl<F: FactSource> Engine<F> {
         let mut failed = Vec::new();
         let mut policies = entries.iter().flat_map(|entry| &entry.outcome);
         if policies.any(Policy::has_conditions) {
-            let judge_all = || {
-                let all = entries.iter().map(|entry| conditions(entry, &request));
-                all.collect::<Vec<_>>()
-            };
-            let judged = Box::pin(work.run(judge_all)).await;
-            failed = match judged.filter(|_| !work.is_over()) {
-                Some(judged) => sort_by_conditions(&mut entries, &request, judged),
-                // What conditions came to means nothing then, and every rule comes to the same error.
-                None => std::mem::take(&mut entries),
-            };
+            let judged = Box::pin(judge_conditions(&entries, &request, work)).await;
+            failed = sort_by_conditions(&mut entries, &request, judged);
         }
         let judging = entries.iter().flat_map(|entry| rules(entry, scope.phase));
         let running =
@@ -287,7 +279,7 @@ impl<F: FactSource> Engine<F> {
         let mut running = Vec::new();
         for entry in policies {
             let judged = work.run(|| conditions(entry, request)).await;
-            // What conditions came to means nothing once nothing is left: every rule comes to the same error.
+            // Where nothing is left, every rule comes to that error.
             let judged = judged.filter(|_| !work.is_over());
             let conditions = judged.map(|judged| unless_ignored(entry, request, judged));
             if conditions == Some(Conditions::NotMet) {
@@ -402,6 +394,21 @@ fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions 
     }
 }
 
+/// Returns the answers of the `matchConditions` of these policies. `None`: there was no time, or nothing is left, so every
+/// rule of the policy comes to that error.
+async fn judge_conditions(
+    entries: &[&CompiledPolicy],
+    request: &AdmissionRequest,
+    work: &mut ReviewWork<'_>,
+) -> Vec<Option<Conditions>> {
+    let mut judged = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let of_policy = work.run(|| conditions(entry, request)).await;
+        judged.push(of_policy.filter(|_| !work.is_over()));
+    }
+    judged
+}
+
 /// Makes an unmet condition of an error that the policy's failure policy ignores, and logs the error.
 fn unless_ignored(
     entry: &CompiledPolicy,
@@ -429,16 +436,16 @@ fn unless_ignored(
     }
 }
 
-/// Keeps the policies whose conditions are met. Returns the policies with a failed condition, whose rules end with
-/// its error.
+/// Keeps the policies whose conditions are met. Returns the policies with a condition that failed or was not judged,
+/// whose rules end with its error.
 fn sort_by_conditions<'e>(
     entries: &mut Vec<&'e CompiledPolicy>,
     request: &AdmissionRequest,
-    judged: Vec<Conditions>,
+    judged: Vec<Option<Conditions>>,
 ) -> Vec<&'e CompiledPolicy> {
     let (mut judged, mut failed) = (judged.into_iter(), Vec::new());
     entries.retain(|entry| {
-        let judged = judged.next();
+        let judged = judged.next().flatten();
         match judged.map(|judged| unless_ignored(entry, request, judged)) {
             Some(Conditions::Met) => true,
             Some(Conditions::NotMet) => false,

@@ -14,9 +14,10 @@ pub enum Beneficiary {
 
 impl Beneficiary {
     /// Returns the party of a request for policies of `policy_namespace` (empty: of the cluster), which judge something
-    /// in `review_namespace` (empty: of the cluster).
-    pub fn of(policy_namespace: &str, review_namespace: &str) -> Self {
+    /// in `review_namespace` (empty: of the cluster), at admission or in a scan.
+    pub fn of(policy_namespace: &str, review_namespace: &str, of_scan: bool) -> Self {
         match policy_namespace {
+            "" if of_scan => Self::Scans,
             "" => Self::Requests(review_namespace.to_owned()),
             namespace => Self::Policies(namespace.to_owned()),
         }

@@ -174,6 +174,7 @@ fn a_query_has_its_golden_bytes() {
         }],
         namespace: String::new(),
         review_namespace: String::new(),
+        of_scan: false,
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
         revision_min_of: Some(Incarnation("i".into())),

@@ -40,10 +40,8 @@ pub struct LiveRequest {
 impl LiveRequest {
     /// Returns the party that the read is counted for.
     pub fn beneficiary(&self) -> Beneficiary {
-        match self.of_scan && self.policy.namespace.is_empty() {
-            true => Beneficiary::Scans,
-            false => Beneficiary::of(&self.policy.namespace, &self.review_namespace),
-        }
+        let policy_namespace = &self.policy.namespace;
+        Beneficiary::of(policy_namespace, &self.review_namespace, self.of_scan)
     }
 }
 

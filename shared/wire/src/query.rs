@@ -34,6 +34,9 @@ pub struct QueryRequest {
     /// Requests for policies of the cluster have a share of a replica by this namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub review_namespace: String,
+    /// The query is for a scan of existing objects. All scans by policies of the cluster have one share of a replica.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_scan: bool,
     /// The oldest news that the reader accepts; `None`: the replica's own limit.
     #[serde(default)]
     pub age_max_ms: Option<u64>,
@@ -49,7 +52,7 @@ pub struct QueryRequest {
 impl QueryRequest {
     /// Returns the party that the request is counted for.
     pub fn beneficiary(&self) -> Beneficiary {
-        Beneficiary::of(&self.namespace, &self.review_namespace)
+        Beneficiary::of(&self.namespace, &self.review_namespace, self.of_scan)
     }
 }
 

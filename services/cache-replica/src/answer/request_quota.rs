@@ -58,11 +58,11 @@ mod tests {
     use super::*;
 
     fn policies(namespace: &str) -> Beneficiary {
-        Beneficiary::of(namespace, "shop")
+        Beneficiary::of(namespace, "shop", false)
     }
 
     fn requests(namespace: &str) -> Beneficiary {
-        Beneficiary::of("", namespace)
+        Beneficiary::of("", namespace, false)
     }
 
     /// Admits as many requests as the beneficiary gets now.

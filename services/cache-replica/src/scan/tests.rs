@@ -143,7 +143,7 @@ fn evaluations_over_whole_views_wait_for_none_of_a_single_other_namespace() {
         let take = |namespace: &str| {
             scans
                 .wholes
-                .take(Beneficiary::of(namespace, ""))
+                .take(Beneficiary::of(namespace, "", false))
                 .now_or_never()
         };
         let held: Vec<_> = std::iter::from_fn(|| take("a")).collect();

@@ -94,7 +94,11 @@ mod tests {
             let scans = Scans::new(lanes);
             let turns = |turns: &Turns| [turns.next(), turns.next()];
             let had = scans
-                .in_turns(&Beneficiary::of("", ""), Deadline::after(given), turns)
+                .in_turns(
+                    &Beneficiary::of("", "", false),
+                    Deadline::after(given),
+                    turns,
+                )
                 .await;
             assert_eq!(had, Ok([expected; 2]));
             assert_eq!(scans.lanes.free(), lanes, "given back");
@@ -113,7 +117,7 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let scans = &Scans::new(1);
-            let lane = scans.lanes.take(Beneficiary::of("", "")).await;
+            let lane = scans.lanes.take(Beneficiary::of("", "", false)).await;
             let deadline = Deadline::after(Duration::from_secs(30));
             let (begun, mut begins) = mpsc::unbounded_channel();
             let scan = |namespace: &'static str, deadline: Deadline| {
@@ -122,7 +126,7 @@ mod tests {
                     begun.send(namespace).unwrap();
                     turns.next()
                 };
-                let beneficiary = Beneficiary::of(namespace, "");
+                let beneficiary = Beneficiary::of(namespace, "", false);
                 Box::pin(async move { scans.in_turns(&beneficiary, deadline, evaluate).await })
             };
             // None ends, since each that begins waits for the only lane. A scan that has a place begins when it is

@@ -11,7 +11,8 @@
 //! | one read at a time | equal reads under way: they share one read ([`shared_reads`]) |
 //! | rate | reads that begin in a second ([`bucket`]) |
 //! | number, size, time | reads; scans have limits of their own ([`limits`]) |
-//! | two at once, by turns of the namespaces | answers that take much memory ([`large_answers`]), and long evaluations |
+//! | memory, by turns of the namespaces | answers that take much once they are parsed ([`large_answers`]) |
+//! | two at once, by turns of the namespaces | long evaluations ([`evaluate`]) |
 //! | a while | the only data kept: metadata of images ([`crate::gateway::images`]) |
 
 mod allowed;

@@ -3,7 +3,7 @@
 //!
 //! | policy | its webhook is called for |
 //! |---|---|
-//! | cluster-wide | all namespaces but the exempt ones, and objects that live in none; one webhook for each failure policy and timeout |
+//! | cluster-wide | all namespaces but the exempt ones, and objects that live in none; one webhook for each failure policy and timeout, and for the versions of resources that it names |
 //! | of a namespace that a cluster-wide webhook is called for anyway | the same: it costs no call more |
 //! | the same, but it changes objects, and another cluster-wide webhook is asked first | its namespace alone: what a tenant changes is changed before any policy of the cluster runs |
 //! | other, of a namespace | its namespace alone; one webhook for each failure policy, with the longest timeout |
@@ -13,12 +13,16 @@
 //! whatever a tenant writes, no request of a namespace without policies is sent for it, and objects are converted for a
 //! namespace as its own policies say.
 //!
+//! The API server converts a request to a version that a webhook lists only if the webhook takes no other version of the
+//! request. So policies that name a resource in some of its versions alone share a webhook with none that names it in
+//! others: up to [`VERSION_WEBHOOKS_MAX`] sets of versions.
+//!
 //! A list of resources has a limit of bytes. Policies whose resources would make the list too long are called for all resources
-//! by a second webhook, for their namespaces: the index finds them. The API server converts a request to a version that a
-//! webhook lists only if the webhook takes no other version of the request. So the first webhook goes on listing what these
-//! policies name in some versions alone.
+//! by a second webhook, for their namespaces: the index finds them. The first webhook goes on listing what these policies name
+//! in some versions alone.
 
 mod united;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,10 +34,15 @@ use anteroom_model::ObjectKey;
 use anteroom_policy::{KindPattern, Operation, POD_SUBRESOURCES, Phase, RegisteredKinds};
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 use united::shared;
+use versions::{Convertible, Versions};
 
 /// Webhooks of namespaces in one configuration. Each is about 3 KiB with the authority of our certificate, and
 /// the API server takes objects of 1.5 MiB.
 pub(super) const NAMESPACE_WEBHOOKS_MAX: usize = 128;
+
+/// Sets of versions of resources that have a webhook of their own, of each failure policy and timeout, or of a namespace.
+/// Policies that name others share the last.
+const VERSION_WEBHOOKS_MAX: usize = 4;
 
 /// Bytes of the rules of a namespace, as JSON. Policies that do not fit are called for all resources of it.
 const NAMESPACE_RULES_BYTES_MAX: usize = 8 * 1024;
@@ -54,6 +63,8 @@ pub(super) struct ObjectWebhook {
     pub(super) operations: Operations,
     /// The policies name too many resources to be listed: the webhook is called for all of them.
     is_for_all_resources: bool,
+    /// What its policies name in some versions alone.
+    versions: Versions,
     /// The policies that it is called for.
     pub(super) policies: Vec<ObjectKey>,
 }
@@ -108,18 +119,20 @@ impl Detail {
 
 impl ObjectWebhook {
     /// Names it among the webhooks of its configuration: `fail-10`, or `fail.NAMESPACE` after the first of its
-    /// namespaces; `fail-all` and `fail-all.NAMESPACE` if it lists no resources.
+    /// namespaces; `fail-all` and `fail-all.NAMESPACE` if it lists no resources. Eight digits stand for versions that
+    /// its policies name, as in `fail-10-0123abcd` and `fail-0123abcd.NAMESPACE`.
     pub(super) fn name(&self) -> String {
         let action = action(self.class.ignore);
-        let all = if self.is_for_all_resources {
-            "-all"
-        } else {
-            ""
+        let seconds = self.class.timeout_seconds;
+        let namespace = self.namespaces.iter().flatten().next();
+        let which = match (self.is_for_all_resources, namespace) {
+            (true, _) => "-all".to_owned(),
+            (false, None) => format!("-{seconds}{}", self.versions.suffix()),
+            (false, Some(_)) => self.versions.suffix(),
         };
-        match self.namespaces.iter().flatten().next() {
-            Some(namespace) => format!("{action}{all}.{namespace}"),
-            None if self.is_for_all_resources => format!("{action}{all}"),
-            None => format!("{action}-{}", self.class.timeout_seconds),
+        match namespace {
+            Some(namespace) => format!("{action}{which}.{namespace}"),
+            None => format!("{action}{which}"),
         }
     }
 
@@ -162,6 +175,7 @@ impl ObjectWebhook {
         Self {
             operations: Operations::from([(everything("*/*"), operations)]),
             is_for_all_resources: true,
+            versions: Versions::default(),
             ..self
         }
     }
@@ -174,6 +188,7 @@ impl ObjectWebhook {
             own.extend(others);
         }
         unite(&mut self.operations, other.operations);
+        self.versions.extend(other.versions);
         self.policies.extend(other.policies);
     }
 }
@@ -185,9 +200,10 @@ pub(crate) fn action(ignore: bool) -> &'static str {
 
 /// Returns the webhook that each policy would have alone in a phase.
 pub(super) fn of_policies(phase: Phase, policies: &PolicySet, kinds: &Kinds) -> Vec<ObjectWebhook> {
+    let convertible = Convertible::of(kinds);
     let entries = policies.all().iter();
     entries
-        .map(|entry| of_policy(entry, phase, kinds))
+        .map(|entry| of_policy(entry, phase, kinds, &convertible))
         .collect()
 }
 
@@ -209,24 +225,25 @@ pub(super) fn webhooks(
         is_by_timeout = false;
         cluster = of_the_cluster(&of_cluster, is_by_timeout, kinds);
     }
-    let last_class = cluster.last_class();
-    let may_share = |class| phase == Phase::Validation || last_class == Some(class);
+    let last = cluster.last_key();
+    let may_share = |key: &ClusterKey| phase == Phase::Validation || last.as_ref() == Some(key);
     let mut by_namespace = Webhooks::default();
     for called in of_namespaces {
         let namespace = called.namespaces.iter().flatten().next();
         let namespace = namespace.map_or("", String::as_str);
-        let class = group(called.class, is_by_timeout);
-        match cluster.listed.get_mut(&class) {
+        let key = cluster_key(called, is_by_timeout);
+        match cluster.listed.get_mut(&key) {
             _ if is_exempt(namespace) => {}
             Some(webhook)
-                if may_share(class)
+                if may_share(&key)
                     && webhook.class.timeout_seconds >= called.class.timeout_seconds
                     && covers(&webhook.operations, &called.operations) =>
             {
                 webhook.policies.extend(called.policies.iter().cloned());
             }
             _ => {
-                let key = (called.class.ignore, namespace);
+                let key = (called.class.ignore, namespace, called.versions.clone());
+                let key = by_namespace.key_or_last(key, |one| (one.0, one.1), |one| &one.2);
                 by_namespace.add(key, called.clone(), NAMESPACE_RULES_BYTES_MAX, kinds);
             }
         }
@@ -242,7 +259,7 @@ fn of_the_cluster(
     of_policies: &[&ObjectWebhook],
     is_by_timeout: bool,
     kinds: &Kinds,
-) -> Webhooks<WebhookClass> {
+) -> Webhooks<ClusterKey> {
     let rules_bytes_max = match is_by_timeout {
         true => usize::MAX,
         // There is one for each failure policy.
@@ -250,22 +267,27 @@ fn of_the_cluster(
     };
     let mut cluster = Webhooks::default();
     for called in of_policies {
-        let key = group(called.class, is_by_timeout);
+        let key = cluster_key(called, is_by_timeout);
+        let key = cluster.key_or_last(key, |one| one.0, |one| &one.1);
         cluster.add(key, (*called).clone(), rules_bytes_max, kinds);
     }
     cluster
 }
 
-/// The cluster-wide policies with which a policy of this class shares a webhook.
-fn group(class: WebhookClass, is_by_timeout: bool) -> WebhookClass {
+/// The cluster-wide policies that share a webhook.
+type ClusterKey = (WebhookClass, Versions);
+
+/// Returns the cluster-wide policies with which the policies of a webhook may share one.
+fn cluster_key(called: &ObjectWebhook, is_by_timeout: bool) -> ClusterKey {
     let timeout_seconds = match is_by_timeout {
-        true => class.timeout_seconds,
+        true => called.class.timeout_seconds,
         false => 0,
     };
-    WebhookClass {
+    let class = WebhookClass {
         timeout_seconds,
-        ..class
-    }
+        ..called.class
+    };
+    (class, called.versions.clone())
 }
 
 /// Webhooks that list resources, and those of the policies that have too many of them.
@@ -275,11 +297,11 @@ struct Webhooks<K> {
     of_all_resources: BTreeMap<bool, ObjectWebhook>,
 }
 
-impl Webhooks<WebhookClass> {
-    /// Returns the class of the webhook that lists resources and comes last, if it is the last of all.
-    fn last_class(&self) -> Option<WebhookClass> {
-        let (class, _) = self.listed.last_key_value()?;
-        self.of_all_resources.is_empty().then_some(*class)
+impl Webhooks<ClusterKey> {
+    /// Returns the key of the webhook that lists resources and comes last, if it is the last of all.
+    fn last_key(&self) -> Option<ClusterKey> {
+        let (key, _) = self.listed.last_key_value()?;
+        self.of_all_resources.is_empty().then(|| key.clone())
     }
 }
 
@@ -292,14 +314,34 @@ impl<K: Ord> Default for Webhooks<K> {
     }
 }
 
-impl<K: Ord> Webhooks<K> {
+impl<K: Ord + Clone> Webhooks<K> {
+    /// Returns the key; or, of one that names versions, the last other key that does and belongs to the same policies,
+    /// where there are [`VERSION_WEBHOOKS_MAX`] of them.
+    fn key_or_last<G: PartialEq>(
+        &self,
+        key: K,
+        policies: impl Fn(&K) -> G,
+        versions: impl Fn(&K) -> &Versions,
+    ) -> K {
+        if versions(&key).is_empty() || self.listed.contains_key(&key) {
+            return key;
+        }
+        let of = policies(&key);
+        let others = self.listed.keys().filter(|other| policies(other) == of);
+        let mut alike = others.filter(|other| !versions(other).is_empty());
+        match alike.clone().count() < VERSION_WEBHOOKS_MAX {
+            true => key,
+            false => alike.next_back().cloned().unwrap_or(key),
+        }
+    }
+
     /// Adds a webhook to the one of the key, whose rules have at most so many bytes.
     fn add(&mut self, key: K, webhook: ObjectWebhook, rules_bytes_max: usize, kinds: &Kinds) {
         if fits(self.listed.get(&key), &webhook, rules_bytes_max) {
             return add(&mut self.listed, key, webhook);
         }
         let in_part = ObjectWebhook {
-            operations: named_in_part(&webhook.operations, kinds),
+            operations: Convertible::of(kinds).named_in_part(&webhook.operations),
             ..webhook.clone()
         };
         add(&mut self.listed, key, in_part);
@@ -344,58 +386,6 @@ fn fits(before: Option<&ObjectWebhook>, webhook: &ObjectWebhook, rules_bytes_max
     together.rules_bytes() <= rules_bytes_max
 }
 
-/// Returns the served resources of which other versions, or those of the same name in other groups, are called for by other
-/// operations, or by none. The API server converts requests for these.
-fn named_in_part(operations: &Operations, kinds: &Kinds) -> Operations {
-    let mut by_resource: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for name in kinds.names() {
-        let of = called_for(operations, &name);
-        by_resource
-            .entry(name.resource.clone())
-            .or_default()
-            .push((name, of));
-    }
-    let in_part = by_resource.into_values().filter(|versions| {
-        let mut operations = versions.iter().map(|(_, operations)| operations);
-        let first = operations.next();
-        operations.any(|other| Some(other) != first)
-    });
-    let named = in_part.flatten().filter(|(_, of)| !of.is_empty());
-    named.collect()
-}
-
-/// Returns the operations on a served resource for which a webhook with these rules is called without a conversion.
-fn called_for(operations: &Operations, name: &ResourceName) -> BTreeSet<Operation> {
-    let resources = match name.resource.split_once('/') {
-        None => vec![
-            name.resource.clone(),
-            "*".to_owned(),
-            format!("{}/*", name.resource),
-            "*/*".to_owned(),
-        ],
-        Some((plural, subresource)) => vec![
-            name.resource.clone(),
-            format!("{plural}/*"),
-            format!("*/{subresource}"),
-            "*/*".to_owned(),
-        ],
-    };
-    let mut called = BTreeSet::new();
-    for group in [&*name.group, "*"] {
-        for version in [&*name.version, "*"] {
-            for resource in &resources {
-                let name = ResourceName {
-                    group: group.to_owned(),
-                    version: version.to_owned(),
-                    resource: resource.clone(),
-                };
-                called.extend(operations.get(&name).into_iter().flatten());
-            }
-        }
-    }
-    called
-}
-
 /// Merges a policy's webhook into the webhook of the key.
 fn add<K: Ord>(webhooks: &mut BTreeMap<K, ObjectWebhook>, key: K, of: ObjectWebhook) {
     if of.operations.is_empty() {
@@ -410,12 +400,19 @@ fn add<K: Ord>(webhooks: &mut BTreeMap<K, ObjectWebhook>, key: K, of: ObjectWebh
 }
 
 /// The webhook that a policy would have alone.
-fn of_policy(entry: &CompiledPolicy, phase: Phase, kinds: &Kinds) -> ObjectWebhook {
+fn of_policy(
+    entry: &CompiledPolicy,
+    phase: Phase,
+    kinds: &Kinds,
+    convertible: &Convertible,
+) -> ObjectWebhook {
     let namespace = entry.namespace().map(str::to_owned);
+    let operations = operations(entry.registered_kinds.get(phase), kinds);
     ObjectWebhook {
         class: entry.class,
         namespaces: namespace.map(|namespace| [namespace].into()),
-        operations: operations(entry.registered_kinds.get(phase), kinds),
+        versions: convertible.versions(&operations),
+        operations,
         is_for_all_resources: false,
         policies: vec![entry.key.clone()],
     }
@@ -475,7 +472,7 @@ fn without_covered(resources: &[String]) -> Vec<String> {
 
 /// The resources of a pattern, as a webhook configuration names them. A plural stays as the policy writes it,
 /// and a pattern for everything stays one for everything, kinds to come included. Others become the kinds that
-/// are served now.
+/// are served now, or may be soon.
 fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
     if let Some(resource) = &pattern.resource {
         return as_written(pattern, &resource.plural).into_iter().collect();
@@ -489,7 +486,7 @@ fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
         }
         (["*", "*", "*"], "*") => vec![everything("*/*")],
         _ => match kinds.covered_by(pattern) {
-            covered if covered.is_empty() => to_come(pattern, kinds).into_iter().collect(),
+            covered if covered.is_empty() => to_come(pattern, kinds),
             covered => covered,
         },
     }
@@ -510,22 +507,31 @@ fn as_written(pattern: &KindPattern, plural: &str) -> Option<ResourceName> {
     })
 }
 
-/// All of the group of a kind that is not served in any version: its definition may come at any moment, and its plural
-/// is not known before the kinds were read again. The webhook finds the policies by kind. `None` where the policy
-/// names no group, or none that a definition may have: such a group has a dot.
-fn to_come(pattern: &KindPattern, kinds: &Kinds) -> Option<ResourceName> {
+/// Returns the resources of a kind that is not served in the version of the pattern, and may be at any moment: before the kinds
+/// were read again, requests come for it already. Where it is served in another version, its plural is known. Otherwise
+/// that is all of its group: the webhook finds the policies by kind. None where the policy names no group then, or none
+/// that a definition may have: such a group has a dot.
+fn to_come(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
     let may_be_defined = pattern.group.contains('.') && !pattern.group.contains(['*', '?']);
     let of_any_version = KindPattern {
         version: "*".to_owned(),
         ..pattern.clone()
     };
-    let is_unserved = || kinds.covered_by(&of_any_version).is_empty();
+    let mut in_others = kinds.covered_by(&of_any_version);
+    if !in_others.is_empty() {
+        in_others.retain(|_| !pattern.version.contains(['*', '?']));
+        for name in &mut in_others {
+            name.version.clone_from(&pattern.version);
+        }
+        return in_others;
+    }
     let are_read = !kinds.records().is_empty();
-    (may_be_defined && are_read && is_unserved()).then(|| ResourceName {
+    let all_of_group = (may_be_defined && are_read).then(|| ResourceName {
         group: pattern.group.clone(),
         version: "*".to_owned(),
         resource: "*/*".to_owned(),
-    })
+    });
+    all_of_group.into_iter().collect()
 }
 
 fn everything(resource: &str) -> ResourceName {

@@ -63,9 +63,10 @@ impl BusFacts {
         }
     }
 
-    /// Returns the same for scans, whose live reads leave room for others.
+    /// Returns the same for scans, whose queries and live reads leave room for others.
     pub fn for_scans(self) -> Self {
         Self {
+            views: self.views.for_scans(),
             live: self.live.for_scans(),
             ..self
         }

@@ -287,9 +287,9 @@ async fn an_object_by_name_is_asked_of_the_objects_of_its_type() {
     assert_eq!(code(&world.answer(pod(true)).await), "AR109");
 }
 
-/// The mark tells a watcher that no user waits for the read.
+/// The mark tells a watcher or a replica that no user waits for the answer.
 #[tokio::test]
-async fn a_live_read_of_a_scan_is_marked_as_one() {
+async fn live_reads_and_queries_of_a_scan_are_marked_as_such() {
     for of_scan in [false, true] {
         let mut world = World::new(0.0);
         if of_scan {
@@ -301,6 +301,15 @@ async fn a_live_read_of_a_scan_is_marked_as_one() {
             data: None,
         };
         assert_eq!(world.answer(service).await.got(), Some(Ok(json!(of_scan))));
+        let _replica = world
+            .serve(view("services.v1"), |_, body| {
+                let request = query::decode_request(body).unwrap();
+                let outcome = outcome(vec![Ok(json!(request.of_scan))]);
+                Some(query::encode_outcome(&outcome).unwrap())
+            })
+            .await;
+        let fact = world.answer(entry("services")).await;
+        assert_eq!(fact.got(), Some(Ok(json!(of_scan))));
     }
 }
 

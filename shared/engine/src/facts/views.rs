@@ -41,6 +41,7 @@ pub(super) struct Views {
     floors: Arc<Floors>,
     /// The outages of views that no replica serves.
     outages: Outages<ViewId>,
+    of_scans: bool,
 }
 
 /// A request to one view.
@@ -117,7 +118,14 @@ impl Views {
             asker_keys,
             floors: Arc::default(),
             outages: Outages::new(PATIENCE_DEFAULT),
+            of_scans: false,
         }
+    }
+
+    /// Marks the queries as queries of scans.
+    pub(super) fn for_scans(mut self) -> Self {
+        self.of_scans = true;
+        self
     }
 
     /// Refuses answers of the view from before this position, for every rule that asks here.
@@ -154,6 +162,7 @@ impl Views {
             error = Empty,
         );
         let begun = Instant::now();
+        question.request.of_scan = self.of_scans;
         self.check_floor(&question.view).await;
         self.demand_floor(&mut question);
         let sealed = self.sealed(&question)?;

@@ -198,6 +198,7 @@ fn questions() -> Vec<Sample> {
         ],
         namespace: "shop".into(),
         review_namespace: "team".into(),
+        of_scan: true,
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
         revision_min_of: Some(Incarnation("i".into())),

@@ -13,66 +13,77 @@ use crate::gateway::calls::CallFault;
 /// Answers that take so much memory once they are parsed are large: some 256 KiB of the JSON of usual objects.
 const LARGE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
-/// Large answers that are in memory at once, parsed.
-const LARGE_ANSWERS_MAX: u64 = 2;
-
-/// The most large answers that wait for a place. They wait as text: 160 MiB where each has 8 MiB.
-const WAITING_MAX: u64 = 20;
-
-/// The most of [`WAITING_MAX`] for one beneficiary: as many as it may have reads, of 16 in all.
-const BENEFICIARY_WAITING_MAX: u64 = WAITING_MAX / 2;
-
 /// The most memory of an answer once it is parsed. A few bytes of JSON may be a value of hundreds of bytes.
 const PARSED_BYTES_MAX: u64 = 144 * 1024 * 1024;
 
-/// The places of large answers in memory, which the beneficiaries of reads get in turns.
+/// The most memory of all large answers once they are parsed: the largest, and some others.
+const ALL_PARSED_BYTES_MAX: u64 = PARSED_BYTES_MAX + 16 * 1024 * 1024;
+
+/// The most text of large answers that wait for memory.
+const WAITING_TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The most of [`WAITING_TEXT_BYTES_MAX`] for one beneficiary.
+const BENEFICIARY_WAITING_TEXT_BYTES_MAX: u64 = WAITING_TEXT_BYTES_MAX / 2;
+
+/// The memory of large answers, which the beneficiaries of reads get in turns.
 ///
-/// Each beneficiary has all places but one. So the first large answer of a beneficiary has a place at once, unless two
-/// others have both. It waits then for the end of one, and for one turn of each other beneficiary that waits, however
-/// many large answers these have.
+/// A beneficiary that has a part may have twice what it leaves free. So the first large answer of a beneficiary mostly
+/// has its memory at once. Otherwise it waits until enough is given back, and for one turn of each other beneficiary that
+/// waits, however many large answers these have.
 pub(super) struct LargeAnswers {
-    places: Arc<FairQuota<Beneficiary>>,
-    /// The answers that wait for a place.
-    waiting: Arc<FairQuota<Beneficiary>>,
+    parsed_bytes: Arc<FairQuota<Beneficiary>>,
+    /// The text of the answers that wait for memory.
+    waiting_text_bytes: Arc<FairQuota<Beneficiary>>,
 }
 
-/// The place of a large answer, until nobody reads the answer any more.
-pub(super) type AnswerPlace = Arc<FairPermit<Beneficiary>>;
+/// The memory of a large answer, until nobody reads the answer any more.
+pub(super) type AnswerMemory = Arc<FairPermit<Beneficiary>>;
 
 impl Default for LargeAnswers {
     fn default() -> Self {
         Self {
-            places: FairQuota::new(LARGE_ANSWERS_MAX, LARGE_ANSWERS_MAX - 1),
-            waiting: FairQuota::new(WAITING_MAX, BENEFICIARY_WAITING_MAX),
+            parsed_bytes: FairQuota::new(ALL_PARSED_BYTES_MAX, PARSED_BYTES_MAX),
+            waiting_text_bytes: FairQuota::new(
+                WAITING_TEXT_BYTES_MAX,
+                BENEFICIARY_WAITING_TEXT_BYTES_MAX,
+            ),
         }
     }
 }
 
 impl LargeAnswers {
-    /// Waits for a place for an answer that takes so many bytes once it is parsed. A small answer needs none.
+    /// Waits for memory for an answer of so many bytes of text, which takes `parsed_bytes` once it is parsed. A small
+    /// answer needs none.
     ///
     /// # Errors
-    /// [`FactError::LiveReadBusy`] where there was no place before the claim's deadline, or too many wait.
-    pub(super) async fn place_for(
+    /// [`FactError::LiveReadBusy`] where there was no memory before the claim's deadline, or too much text waits.
+    pub(super) async fn memory_for(
         &self,
+        text_bytes: usize,
         parsed_bytes: u64,
         claim: &ReadClaim,
-    ) -> Result<Option<AnswerPlace>, FactError> {
+    ) -> Result<Option<AnswerMemory>, FactError> {
         if parsed_bytes < LARGE_BYTES_MIN {
             return Ok(None);
         }
         let beneficiary = || claim.beneficiary.clone();
-        if let Ok(place) = self.places.try_take(beneficiary(), 1) {
-            return Ok(Some(Arc::new(place)));
+        if let Ok(memory) = self.parsed_bytes.try_take(beneficiary(), parsed_bytes) {
+            return Ok(Some(Arc::new(memory)));
         }
-        let waiting = self.waiting.try_take(beneficiary(), 1);
+        let text_bytes = (text_bytes as u64).min(WAITING_TEXT_BYTES_MAX);
+        let waiting = self.waiting_text_bytes.try_take(beneficiary(), text_bytes);
         let _waiting = waiting.map_err(|QuotaFull { held_max }| {
-            busy(&format!("{held_max} large live reads wait for memory"))
+            busy(&format!(
+                "{held_max} bytes of large live reads wait for memory"
+            ))
         })?;
-        let place = self.places.take(beneficiary(), 1, claim.deadline).await;
-        let place =
-            place.map_err(|_| busy("other large live reads take all the memory that they may"))?;
-        Ok(Some(Arc::new(place)))
+        let memory = self
+            .parsed_bytes
+            .take(beneficiary(), parsed_bytes, claim.deadline);
+        let memory = memory
+            .await
+            .map_err(|_| busy("other large live reads take all the memory that they may"))?;
+        Ok(Some(Arc::new(memory)))
     }
 }
 
@@ -118,28 +129,49 @@ mod tests {
         }
     }
 
+    /// Half of the memory of all large answers. A beneficiary that has it gets no more.
+    const HALF: u64 = ALL_PARSED_BYTES_MAX / 2;
+
+    const TEXT_BYTES: usize = 4 * 1024 * 1024;
+
     #[tokio::test(start_paused = true)]
-    async fn few_large_answers_have_a_place_at_once_and_small_ones_need_none() {
+    async fn large_answers_have_so_much_memory_together_and_small_ones_need_none() {
         let (answers, soon) = (LargeAnswers::default(), Instant::now());
         let of = |namespace: &str| claim(namespace, soon);
-        let held = [
-            answers.place_for(LARGE_BYTES_MIN, &of("a")).await.unwrap(),
-            answers.place_for(LARGE_BYTES_MIN, &of("b")).await.unwrap(),
-        ];
-        assert!(held.iter().all(Option::is_some));
-        let error = answers.place_for(LARGE_BYTES_MIN, &of("c")).await;
-        let error = error.unwrap_err();
+        let memory_for = async |parsed_bytes, namespace| {
+            let claim = of(namespace);
+            answers.memory_for(TEXT_BYTES, parsed_bytes, &claim).await
+        };
+        let largest = memory_for(PARSED_BYTES_MAX, "a").await.unwrap();
+        assert!(largest.is_some());
+        let rest = ALL_PARSED_BYTES_MAX - PARSED_BYTES_MAX;
+        let error = memory_for(rest + 1, "b").await.unwrap_err();
         // No default stands in for what nobody has read.
         assert!(!error.class().subject.is_said_by_source(), "{error}");
-        assert!(
-            answers
-                .place_for(LARGE_BYTES_MIN - 1, &of("c"))
-                .await
-                .unwrap()
-                .is_none()
+        let fits = memory_for(rest, "b").await.unwrap();
+        assert!(fits.is_some());
+        assert!(memory_for(LARGE_BYTES_MIN, "c").await.is_err());
+        let small = memory_for(LARGE_BYTES_MIN - 1, "c").await.unwrap();
+        assert!(small.is_none());
+        drop((largest, fits));
+        assert!(memory_for(PARSED_BYTES_MAX, "c").await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_beneficiary_has_twice_the_memory_that_it_leaves_free() {
+        let (answers, soon) = (LargeAnswers::default(), Instant::now());
+        let of_a = claim("a", soon);
+        let mut held = Vec::new();
+        while let Ok(memory) = answers.memory_for(TEXT_BYTES, LARGE_BYTES_MIN, &of_a).await {
+            held.push(memory);
+        }
+        assert_eq!(
+            held.len() as u64,
+            ALL_PARSED_BYTES_MAX * 2 / 3 / LARGE_BYTES_MIN
         );
-        drop(held);
-        assert!(answers.place_for(LARGE_BYTES_MIN, &of("c")).await.is_ok());
+        let left = ALL_PARSED_BYTES_MAX - held.len() as u64 * LARGE_BYTES_MIN;
+        let of_b = claim("b", soon);
+        assert!(answers.memory_for(TEXT_BYTES, left, &of_b).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
@@ -152,16 +184,16 @@ mod tests {
             let mut waiting: Vec<_> = (0..4 * others)
                 .map(|n| n % others)
                 .map(|of| {
-                    let place = answers.place_for(LARGE_BYTES_MIN, &claims[of]);
-                    (of, Box::pin(place))
+                    let memory = answers.memory_for(TEXT_BYTES, HALF, &claims[of]);
+                    (of, Box::pin(memory))
                 })
                 .collect();
-            // The places, and whose they are, in the order in which they were got.
+            // What was granted, and to whom, in its order.
             let mut get = || -> Vec<_> {
                 let mut got = Vec::new();
-                waiting.retain_mut(|(of, place)| match place.now_or_never() {
-                    Some(place) => {
-                        got.push((*of, place.unwrap()));
+                waiting.retain_mut(|(of, memory)| match memory.now_or_never() {
+                    Some(memory) => {
+                        got.push((*of, memory.unwrap()));
                         false
                     }
                     None => true,
@@ -171,7 +203,7 @@ mod tests {
             let mut held = VecDeque::from(get());
             assert_eq!(held.len(), others.min(2), "one for each");
             let of_last = claim("last", deadline);
-            let mut last = Box::pin(answers.place_for(LARGE_BYTES_MIN, &of_last));
+            let mut last = Box::pin(answers.memory_for(TEXT_BYTES, HALF, &of_last));
             let mut turns = Vec::new();
             while (&mut last).now_or_never().is_none() {
                 drop(held.pop_front());
@@ -184,27 +216,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_beneficiary_has_so_many_large_answers_that_wait_and_leaves_some_to_others() {
+    async fn a_beneficiary_has_so_much_text_that_waits_and_leaves_some_to_others() {
         let (answers, deadline) = (LargeAnswers::default(), Instant::now() + GIVEN);
         let [of_a, of_b] = ["a", "b"].map(|namespace| claim(namespace, deadline));
-        let place_for = |claim| Box::pin(answers.place_for(LARGE_BYTES_MIN, claim));
-        let held = place_for(&of_a).await.unwrap();
+        let memory_for = |claim| Box::pin(answers.memory_for(TEXT_BYTES, HALF, claim));
+        let held = memory_for(&of_a).await.unwrap();
         let mut waiting = Vec::new();
-        for _ in 0..BENEFICIARY_WAITING_MAX {
-            let mut place = place_for(&of_a);
-            assert!((&mut place).now_or_never().is_none());
-            waiting.push(place);
+        for _ in 0..BENEFICIARY_WAITING_TEXT_BYTES_MAX / TEXT_BYTES as u64 {
+            let mut memory = memory_for(&of_a);
+            assert!((&mut memory).now_or_never().is_none());
+            waiting.push(memory);
         }
-        let error = place_for(&of_a).await.unwrap_err();
+        let error = memory_for(&of_a).await.unwrap_err();
         assert!(matches!(error, FactError::LiveReadBusy { .. }), "{error}");
         assert!(!error.class().subject.is_said_by_source(), "{error}");
-        // `b` has the second place, and waits for that place again.
-        let other = place_for(&of_b).await.unwrap();
-        let mut later = place_for(&of_b);
+        // `b` has the other half, and waits for that half again.
+        let other = memory_for(&of_b).await.unwrap();
+        let mut later = memory_for(&of_b);
         assert!((&mut later).now_or_never().is_none());
         drop(other);
         assert!(later.await.is_ok());
         drop((held, waiting));
-        assert!(place_for(&of_a).await.is_ok());
+        assert!(memory_for(&of_a).await.is_ok());
     }
 }

@@ -21,7 +21,7 @@ use super::{
     allowed::{Allowed, ReadTarget},
     evaluate::Evaluations,
     failed,
-    large_answers::{AnswerPlace, LargeAnswers, parsed_bytes},
+    large_answers::{AnswerMemory, LargeAnswers, parsed_bytes},
     limits::{Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
     policies::Policies,
@@ -59,8 +59,8 @@ pub(super) struct Fetch {
     bytes: usize,
     /// When it was asked for, perhaps for somebody before.
     begun: Instant,
-    /// The place of a large answer, until nobody reads it any more.
-    _place: Option<AnswerPlace>,
+    /// The memory of a large answer, until nobody reads it any more.
+    _memory: Option<AnswerMemory>,
     /// The permit of the read, as long: so no more answers are in memory than there may be reads.
     _read: Option<Arc<FairPermit<Beneficiary>>>,
 }
@@ -71,7 +71,7 @@ impl From<Image> for Fetch {
             answer: image.data,
             bytes: image.bytes,
             begun: image.begun,
-            _place: None,
+            _memory: None,
             _read: None,
         }
     }
@@ -274,7 +274,7 @@ impl LiveReader {
             answer,
             bytes,
             begun,
-            _place,
+            _memory,
             _read,
         } = fetched;
         let claim = ReadClaim::of(request, deadline);
@@ -449,7 +449,10 @@ impl LiveReader {
         let text = bytes.clone();
         let counted = move || parsed_bytes(&text).map_err(|fault| read_failed(&fault));
         let parsed_bytes = off_thread(size, counted).await?;
-        let place = self.large_answers.place_for(parsed_bytes, claim).await?;
+        let memory = self
+            .large_answers
+            .memory_for(size, parsed_bytes, claim)
+            .await?;
         let answer = off_thread(size, move || match status {
             // As in Kyverno a body that is no JSON is null, beside its status.
             Some(status) => {
@@ -463,7 +466,7 @@ impl LiveReader {
             answer: Arc::new(answer.await?),
             bytes: size,
             begun,
-            _place: place,
+            _memory: memory,
             _read: Some(Arc::new(permit)),
         })
     }

@@ -36,15 +36,20 @@ fn webhooks_name_the_resources_of_the_policies_kinds() {
 }
 
 #[test]
-fn a_kind_that_is_not_served_yet_is_its_whole_group() {
+fn a_kind_that_is_not_served_yet_is_its_whole_group_or_its_plural_in_that_version() {
     let of = |kind: &str| rules(&[policy(&[kind], &["CREATE"], "Fail", None)]);
     assert_eq!(of("example.com/v1/Widget"), ["example.com/* */* CREATE"]);
     assert_eq!(
         of("networking.k8s.io/v1/Ingress"),
         ["networking.k8s.io/v1 ingresses CREATE"]
     );
+    // The plural is known from the versions that are served.
+    assert_eq!(
+        of("networking.k8s.io/v2/Ingress"),
+        ["networking.k8s.io/v2 ingresses CREATE"]
+    );
     for nowhere in [
-        "networking.k8s.io/v2/Ingress",
+        "networking.k8s.io/v2*/Ingress",
         "Widget",
         "v1/Widget",
         "apps/v1/Widget",

@@ -222,6 +222,100 @@ fn a_policy_that_does_not_compile_for_its_kinds_is_registered_for_few_of_them() 
     }
 }
 
+/// The name of the webhook whose rules are this one.
+fn name_of(made: &Configuration, rule: &str) -> String {
+    let names = made.webhooks.iter().map(|webhook| &webhook.name);
+    let names = names.filter_map(|name| name.strip_suffix(".validate.anteroom.svc"));
+    let mut names = names.filter(|name| shown(made, name) == [rule]);
+    names.next().unwrap().to_owned()
+}
+
+/// A policy that names another version of a resource, or all, takes no conversions from others.
+#[test]
+fn policies_that_name_some_versions_share_no_webhook_with_others_that_name_other_versions() {
+    let in_cel = |namespace: &str, version: &str| {
+        let kind = match namespace {
+            "" => PolicyKind::Validating,
+            _ => PolicyKind::NamespacedValidating,
+        };
+        json!({
+            "apiVersion": "policies.kyverno.io/v1", "kind": kind.as_str(),
+            "metadata": { "name": "p", "namespace": namespace },
+            "spec": {
+                "matchConstraints": { "resourceRules": [{
+                    "apiGroups": ["networking.k8s.io"], "apiVersions": [version], "operations": ["CREATE"],
+                    "resources": ["ingresses"],
+                }] },
+                "validations": [{ "expression": "true" }],
+            },
+        })
+    };
+    let all = |namespace: &str, kind: &str| naming(namespace, &[kind.to_owned()], "Fail", 10);
+    let policies = [
+        all("", "*"),
+        in_cel("", "v1"),
+        in_cel("", "v1beta1"),
+        in_cel("", "*"),
+        all("a", "Ingress"),
+        in_cel("a", "v1"),
+        in_cel("b", "v1beta1"),
+        in_cel("b", "v1beta2"),
+    ];
+    let made = made(&set_of_all(&policies));
+    let ingresses = |version: &str| format!("networking.k8s.io {version} ingresses CREATE");
+    let [v1, v1beta1] = ["v1", "v1beta1"].map(|version| name_of(&made, &ingresses(version)));
+    let of = |policy: &str| -> Vec<String> {
+        let assigned = made.assignment.policies();
+        let assigned = assigned.into_iter();
+        let of_policy = assigned.filter(|(key, _)| key.name == policy);
+        of_policy.map(|(_, webhook)| webhook.to_owned()).collect()
+    };
+    for (policy, expected) in [
+        ("0000", "fail-10"),
+        ("0001", &*v1),
+        ("0002", &*v1beta1),
+        ("0003", "fail-10"),
+        // The namespace is in the selector of the cluster's webhooks too.
+        ("0004", "fail-10"),
+        ("0005", &*v1),
+        ("0006", &*v1beta1),
+    ] {
+        assert_eq!(of(policy), [expected], "{policy}");
+    }
+    // It names no version that is served.
+    assert_eq!(of("0007"), ["fail.b"]);
+}
+
+/// So many sets of versions have a webhook of their own.
+#[test]
+fn policies_share_the_last_webhook_where_they_name_very_many_sets_of_versions() {
+    let of = |operation: &str, version: &str| {
+        json!({
+            "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy", "metadata": { "name": "p" },
+            "spec": {
+                "matchConstraints": { "resourceRules": [{
+                    "apiGroups": ["networking.k8s.io"], "apiVersions": [version],
+                    "operations": [operation], "resources": ["ingresses"],
+                }] },
+                "validations": [{ "expression": "true" }],
+            },
+        })
+    };
+    let policies = [
+        of("CREATE", "v1"),
+        of("UPDATE", "v1"),
+        of("CREATE", "v1beta1"),
+    ];
+    let made = made(&set_of_all(&policies));
+    let of_objects = made.webhooks.iter();
+    let of_objects = of_objects.filter(|webhook| webhook.name.starts_with("fail-10"));
+    assert_eq!(
+        of_objects.count(),
+        2,
+        "by versions, whatever the operations"
+    );
+}
+
 /// The API server converts a request to a version that a webhook lists only if no rule of the webhook takes another version.
 #[test]
 fn a_kind_that_is_named_in_some_versions_stays_listed_for_requests_to_be_converted() {
@@ -232,12 +326,11 @@ fn a_kind_that_is_named_in_some_versions_stays_listed_for_requests_to_be_convert
         naming("a", &kinds, "Fail", 10),
     ]);
     let made = made(&policies);
+    let in_v1 = name_of(&made, "networking.k8s.io v1 ingresses CREATE");
+    assert_eq!(shown(&made, "fail.a"), [" v1 pods/exec CREATE"]);
     assert_eq!(
-        shown(&made, "fail.a"),
-        [
-            " v1 pods/exec CREATE",
-            "networking.k8s.io v1 ingresses CREATE",
-        ]
+        shown(&made, &in_v1),
+        ["networking.k8s.io v1 ingresses CREATE"]
     );
     assert_eq!(shown(&made, "fail-all.a"), ["* * */* CREATE"]);
     let assigned: Vec<_> = made
@@ -246,7 +339,8 @@ fn a_kind_that_is_named_in_some_versions_stays_listed_for_requests_to_be_convert
         .into_iter()
         .map(|(policy, webhook)| format!("{} {webhook}", policy.name))
         .collect();
-    assert_eq!(assigned, ["0000 fail.a", "0001 fail-all.a", "0001 fail.a"]);
+    let in_v1 = format!("0001 {in_v1}");
+    assert_eq!(assigned, ["0000 fail.a", &in_v1, "0001 fail-all.a"]);
 }
 
 /// Returns whether a rule takes all requests for a resource, which may have wildcards.

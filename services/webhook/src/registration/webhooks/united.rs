@@ -1,13 +1,13 @@
 //! The webhooks that namespaces share: those of the same rules, and those with united rules beyond a limit. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use anteroom_engine::{
-    kinds::{Kinds, ResourceName},
-    policies::WebhookClass,
+use anteroom_engine::{kinds::Kinds, policies::WebhookClass};
+
+use super::{
+    ObjectWebhook, Operations, Webhooks, add,
+    versions::{Convertible, Versions},
 };
-
-use super::{ObjectWebhook, Operations, Webhooks, add};
 
 /// Webhooks with united rules for each failure policy. Each has the namespaces whose policies name the same versions of
 /// resources that are served in several; further ones share the last.
@@ -18,7 +18,7 @@ const SHARED_RULES_BYTES_MAX: usize = 64 * 1024;
 
 /// Merges webhooks that are called for the same objects, and all webhooks beyond `max`.
 pub(super) fn shared(
-    mut webhooks: Webhooks<(bool, &str)>,
+    mut webhooks: Webhooks<(bool, &str, Versions)>,
     max: usize,
     kinds: &Kinds,
 ) -> impl Iterator<Item = ObjectWebhook> + use<> {
@@ -62,33 +62,5 @@ fn unite_by_version(
             key = of_same_action.next_back().cloned().unwrap_or(key);
         }
         united.add(key, webhook, SHARED_RULES_BYTES_MAX, kinds);
-    }
-}
-
-/// The resources that are served in several versions or groups, between which the API server may convert objects.
-struct Convertible {
-    groups: BTreeSet<String>,
-    resources: BTreeSet<String>,
-}
-
-impl Convertible {
-    fn of(kinds: &Kinds) -> Self {
-        let mut groups_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for name in kinds.names() {
-            groups_of.entry(name.resource).or_default().push(name.group);
-        }
-        groups_of.retain(|_, groups| groups.len() > 1);
-        Self {
-            groups: groups_of.values().flatten().cloned().collect(),
-            resources: groups_of.into_keys().collect(),
-        }
-    }
-
-    /// Returns whether a name in a rule may name one of them.
-    fn is_named(&self, name: &ResourceName) -> bool {
-        match name.resource.contains('*') {
-            true => name.group == "*" || self.groups.contains(&name.group),
-            false => self.resources.contains(&name.resource),
-        }
     }
 }

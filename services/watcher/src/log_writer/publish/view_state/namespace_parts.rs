@@ -27,6 +27,9 @@ const STUB_MARK: &str = "~stub";
 /// The shortest time between two lists of a source for the stubs of its view.
 const LISTS_APART: Duration = Duration::from_secs(60);
 
+/// The same where the cluster's own policies read one of the objects. Its name may be a user's choice.
+const URGENT_LISTS_APART: Duration = Duration::from_secs(10);
+
 /// The bytes of an object's body in the log. One word, since there is one for each object of every view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BodySize(u32);
@@ -218,9 +221,12 @@ impl NamespaceParts {
             let is_held = self.bytes_max.is_none_or(|bytes_max| wanted <= bytes_max);
             part.stubs > 0 && (is_held || part.least_wanted == 0)
         };
-        let waited = |at| now.saturating_duration_since(at) >= LISTS_APART;
-        let may_ask = self.asked.is_none_or(waited);
-        self.is_urgent || (may_ask && self.namespaces.values().any(has_room))
+        let may_ask = |apart| {
+            let waited = |at| now.saturating_duration_since(at) >= apart;
+            self.asked.is_none_or(waited)
+        };
+        let is_urgent = self.is_urgent && may_ask(URGENT_LISTS_APART);
+        is_urgent || (may_ask(LISTS_APART) && self.namespaces.values().any(has_room))
     }
 
     /// The source is asked to list again. Its list says anew how many bytes the stubs want.

@@ -213,6 +213,14 @@ fn an_object_that_the_cluster_refers_to_is_never_a_stub_and_takes_no_part_of_its
     assert!(view.stubs().is_empty());
     view.exempt("a/2", false);
     assert!(view.stubs().is_empty(), "what is there stays");
+    // References to many stubs, one after the other, lead to few lists.
+    view.put("a/4", 2, KIB);
+    assert_eq!(view.stubs(), ["a/4"]);
+    view.exempt("a/4", true);
+    assert!(!view.lists_for_stubs());
+    view.now += Duration::from_secs(10);
+    assert!(view.lists_for_stubs());
+    view.delete("a/4", 3);
     view.delete("a/0", 3);
     view.put("a/3", 3, KIB);
     assert_eq!(view.stubs(), ["a/3"], "it counts again");
