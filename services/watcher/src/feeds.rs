@@ -71,7 +71,7 @@ use type_feed::{AssignOutcome, Done, TypeFeed};
 /// of that time. If four times the duration of the last plan is longer, that time is used.
 const PLAN_DEBOUNCE: Duration = Duration::from_millis(10);
 
-/// The interval at which idle references, immutable objects and memory are looked at.
+/// The interval at which idle references and memory are looked at.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The parts that a feeder works with.

@@ -14,6 +14,7 @@
 
 mod background;
 mod cel;
+mod changes;
 mod check;
 mod conditions;
 mod error;

@@ -15,7 +15,7 @@ use super::{
     hub::Hub,
     member::{Member, Progress},
     plan::WatchScope,
-    sink::{WatchSink, is_immutable},
+    sink::WatchSink,
 };
 use crate::{
     log_writer::publish::WriteHandle,
@@ -203,14 +203,10 @@ impl Join {
             }
             return;
         };
-        let immutable = is_immutable(&json);
-        if hub.references.take(&key, &version, immutable, None) {
+        if hub.references.take(&key, &version, None) {
             let body = self.sink.read(&json).body(None);
             self.sink
                 .write_reference(&hub, &key, &version, body, &Origin::List);
-            if immutable {
-                self.sink.planned.notify_one();
-            }
         }
     }
 }

@@ -18,9 +18,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::plan::WatchScope;
 use crate::log_writer::publish::{ChangeOrigin, WriteHandle, WriteQueue};
 
-/// An immutable object is not watched, but read so often: only its deletion can be news.
-pub(super) const IMMUTABLE_CHECK: Duration = Duration::from_secs(5 * 60);
-
 /// The texts of a key, its version and its watch, as they mostly are.
 const KEY_BYTES: usize = 96;
 
@@ -46,9 +43,6 @@ pub(super) struct Reference {
     /// The watch that is planned for it.
     pub(super) scope: Option<WatchScope>,
     pub(super) read: Instant,
-    /// The object cannot change any more.
-    pub(super) immutable: bool,
-    pub(super) checked: Instant,
     /// Only policies of namespaces refer to the object, so that it counts against the quota of its namespace.
     in_quota: bool,
 }
@@ -120,8 +114,6 @@ impl References {
             awaited: Awaited::default(),
             scope: None,
             read: now,
-            immutable: false,
-            checked: now,
             in_quota,
         };
         self.by_object.insert(object.clone(), reference);
@@ -159,7 +151,6 @@ impl References {
         for reference in self.by_object.values_mut() {
             reference.state = State::Pending;
             reference.version = ResourceVersion::default();
-            reference.immutable = false;
             reference.scope = None;
         }
         for (object, reference) in &self.by_object {
@@ -190,16 +181,10 @@ impl References {
             .is_some_and(|reference| reference.scope.is_none() && reference.state == State::Pending)
     }
 
-    /// Returns the objects to watch. An immutable one is among them only now and then.
-    pub(super) fn to_watch(&self, now: Instant) -> BTreeSet<ObjectKey> {
-        let due = |reference: &Reference| {
-            let checked = now.saturating_duration_since(reference.checked);
-            !reference.immutable || checked >= IMMUTABLE_CHECK
-        };
-        let watched = self
-            .by_object
-            .iter()
-            .filter(|(_, reference)| reference.state != State::Idle && due(reference));
+    /// Returns the objects to watch.
+    pub(super) fn to_watch(&self) -> BTreeSet<ObjectKey> {
+        let watched = self.by_object.iter();
+        let watched = watched.filter(|(_, reference)| reference.state != State::Idle);
         watched.map(|(object, _)| object.clone()).collect()
     }
 
@@ -230,7 +215,6 @@ impl References {
         &mut self,
         key: &ObjectKey,
         version: &ResourceVersion,
-        immutable: bool,
         by: Option<&WatchScope>,
     ) -> bool {
         let Some(reference) = self.by_object.get_mut(key) else {
@@ -239,13 +223,11 @@ impl References {
         if let Some(list) = by {
             reference.awaited.end(list);
         }
-        reference.checked = Instant::now();
         if version.compare(&reference.version) == Some(Ordering::Less) {
             return false;
         }
         let news = reference.state != State::Found || reference.version != *version;
         reference.state = State::Found;
-        reference.immutable = immutable;
         reference.version = version.clone();
         news
     }
@@ -288,8 +270,6 @@ impl References {
             return;
         }
         reference.version = version.clone();
-        reference.immutable = false;
-        reference.checked = Instant::now();
         if reference.state != State::Absent {
             reference.state = State::Absent;
             // Not a number: the log's own order decides what follows it.
@@ -342,7 +322,6 @@ impl References {
                 return;
             }
             reference.state = State::Failed { digest };
-            reference.immutable = false;
         }
         // Two failures of one reason are two versions, or the second one would not be written.
         let version = format!("failed-{}-{digest:x}", failure.reason);
@@ -363,10 +342,7 @@ impl References {
         };
         let idle = self.by_object.iter().filter(|(object, reference)| {
             let unread = now.saturating_duration_since(reference.read) >= after;
-            unread
-                && !reference.immutable
-                && reference.state != State::Idle
-                && alone(object, reference)
+            unread && reference.state != State::Idle && alone(object, reference)
         });
         let idle: Vec<_> = idle.map(|(object, _)| object.clone()).collect();
         for object in &idle {
@@ -396,7 +372,6 @@ impl References {
     pub(super) fn reread(&mut self) {
         for reference in self.by_object.values_mut() {
             reference.version = ResourceVersion::default();
-            reference.immutable = false;
             if reference.state != State::Idle {
                 reference.state = State::Pending;
             }
@@ -408,7 +383,6 @@ impl References {
         for object in objects {
             if let Some(reference) = self.by_object.get_mut(object) {
                 reference.version = ResourceVersion::default();
-                reference.immutable = false;
             }
         }
     }
@@ -429,14 +403,6 @@ impl References {
         if let Some(handle) = &self.handle {
             queue.complete(handle);
         }
-    }
-
-    /// Returns whether one is to be watched that is not, or the other way round.
-    pub(super) fn is_out_of_step(&self, now: Instant) -> bool {
-        self.by_object.values().any(|reference| {
-            let due = now.saturating_duration_since(reference.checked) >= IMMUTABLE_CHECK;
-            reference.immutable && due == reference.scope.is_none()
-        })
     }
 
     /// Returns whether one cannot be read.

@@ -42,13 +42,8 @@ impl WatchSink {
         self.hub.publisher().wait_for_room().await;
         let (recipients, referenced) = self.hub.locked(|hub, queue| {
             let recipients = hub.put(&self.scope, &object, &origin, queue);
-            let RawObject { key, version, json } = &object;
-            let immutable = hub.references.by_object.contains_key(key) && is_immutable(json);
             let by = origin.is_list().then_some(&self.scope);
-            let news = hub.references.take(key, version, immutable, by);
-            if immutable && news {
-                self.planned.notify_one();
-            }
+            let news = hub.references.take(&object.key, &object.version, by);
             (recipients, news)
         });
         if recipients.is_empty() && !referenced {
@@ -174,16 +169,6 @@ fn published(handle: &WriteHandle, origin: &Origin) -> ChangeOrigin {
             )
         }
     }
-}
-
-/// Returns whether the object can never change: ConfigMaps and Secrets have a field `immutable`.
-pub(super) fn is_immutable(json: &[u8]) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Object {
-        #[serde(default)]
-        immutable: Option<bool>,
-    }
-    serde_json::from_slice::<Object>(json).is_ok_and(|object| object.immutable == Some(true))
 }
 
 #[async_trait]

@@ -321,7 +321,7 @@ impl TypeFeed {
             if let (Some(handle), Some(at)) = (&hub.references.handle, heard) {
                 queue.mark_fresh(handle, None, at);
             }
-            rests | hub.references.is_out_of_step(now)
+            rests
         });
         self.dirty |= changed;
         changed
@@ -336,7 +336,7 @@ impl TypeFeed {
         let mut hub = self.hub.lock();
         hub.references.fresh.clear();
         let watched = hub.references.handle.is_some();
-        let references = hub.references.to_watch(Instant::now());
+        let references = hub.references.to_watch();
         let input = PlanInput {
             views: hub
                 .members

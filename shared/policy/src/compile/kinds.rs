@@ -196,5 +196,6 @@ fn rule(
         work,
         pushdown: Pushdown::default(),
         names_roles: false,
+        paths_beside_facts: None,
     }
 }

@@ -139,6 +139,7 @@ pub(super) fn compile(
             work,
             pushdown: Pushdown::default(),
             names_roles: false,
+        paths_beside_facts: None,
         };
         return Some(rule);
     }
@@ -156,6 +157,7 @@ pub(super) fn compile(
         work: Work::Validate(validate.validation),
         pushdown: Pushdown::default(),
         names_roles: false,
+        paths_beside_facts: None,
     };
     Some(rule)
 }

@@ -6,6 +6,7 @@ use anteroom_model::FactError;
 use serde_json::Value;
 
 use super::{
+    changes,
     facts::Facts,
     interrupt::Stop,
     match_conditions,
@@ -304,8 +305,16 @@ impl<'a> Evaluation<'a> {
     /// Returns the pass over the old object, for Kyverno's `allowExistingViolations`: an update is not denied for a
     /// violation that the old object had already. Only rules whose own action is `Enforce` make this pass, whatever
     /// an override says.
+    ///
+    /// Of a rule that reads facts, the violation is the same only if what the rule reads of the object is: an Ingress
+    /// whose host another one has would otherwise be free to take any host.
     fn earlier_pass(&self) -> Option<Pass<'a>> {
         if !self.rule.allow_existing_violations || self.rule.action != FailureAction::Enforce {
+            return None;
+        }
+        if let Some(paths) = &self.rule.paths_beside_facts
+            && !changes::are_equal_at(paths, &self.now.request)
+        {
             return None;
         }
         let request = self.now.request.of_old_object()?;

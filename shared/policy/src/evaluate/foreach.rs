@@ -111,7 +111,7 @@ impl ForEachWalk<'_> {
             };
             let elements = match elements {
                 Ok(elements) => elements,
-                // The other lists are judged all the same, as in Kyverno.
+                // The other lists are judged all the same, as in Kyverno: an element may violate the rule.
                 Err(Stop::Error(error)) if is_of(&error, VariableErrorKind::Failed) => {
                     no_list = Some(*error);
                     continue;
@@ -148,7 +148,8 @@ impl ForEachWalk<'_> {
         }
         match (pending, judged, no_list) {
             (true, ..) => None,
-            (false, 0, Some(error)) => Some(RuleOutcome::Error(error)),
+            // What is wrong with one list may be its sender's choice, and the others say nothing about it.
+            (false, _, Some(error)) => Some(RuleOutcome::Error(error)),
             (false, 0, None) => Some(RuleOutcome::Skipped {
                 reason: "no element of a foreach is judged".to_owned(),
             }),

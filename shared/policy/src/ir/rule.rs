@@ -36,7 +36,12 @@ pub struct Rule {
     pub(crate) pushdown: Pushdown,
     /// An expression of the rule names `request.roles` or `request.clusterRoles`.
     pub(crate) names_roles: bool,
+    /// The paths in the object that a rule with facts reads, each with all below it; `None`: the rule reads no facts.
+    pub(crate) paths_beside_facts: Option<Vec<ObjectPath>>,
 }
+
+/// The names of fields, from the object inwards. Empty: the object whole.
+pub(crate) type ObjectPath = Vec<Box<str>>;
 
 impl Rule {
     /// Returns the rule's name, unique in its policy.

@@ -8,20 +8,23 @@ use std::{
 
 use crate::ir::{
     Rule,
-    context::ContextEntry,
+    context::{ContextEntry, Loader},
     subquery::{Pushdown, Subqueries},
 };
 
 use super::{
     dependency, fact_fields,
     multi_fact::{self, FoundUse},
-    request_parts::names_roles,
+    request_parts::{names_roles, object_paths},
     visitor,
 };
 
-/// Finds the parts of a rule that replicas can evaluate, and whether the rule names roles.
+/// Finds the parts of a rule that replicas can evaluate, whether the rule names roles, and what it reads beside facts.
 pub(crate) fn prepare(rule: &mut Rule) {
     rule.names_roles = names_roles(rule);
+    let is_fact = |entry: &ContextEntry| matches!(entry.loader, Loader::Fact(_));
+    let reads_facts = rule.entries().any(is_fact);
+    rule.paths_beside_facts = reads_facts.then(|| object_paths(rule));
     let uses = uses_in(rule).into_iter().filter(|each| each.is_asked_for);
     let subqueries = uses.map(|each| (each.prepared.id(), each.subqueries()));
     rule.pushdown = Pushdown::new(subqueries.collect(), fact_fields::queries_of(rule));

@@ -18,7 +18,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     ir::{
-        Phase, Policy, PolicyException, Rule, matching::Matches, rule::Work, subquery::Pushdown,
+        Phase, Policy, PolicyException, Rule,
+        matching::Matches,
+        rule::{ObjectPath, Work},
+        subquery::Pushdown,
         template::Prepared,
     },
     pushdown::visitor::each as each_expression,
@@ -67,6 +70,22 @@ pub(crate) fn names_roles(rule: &Rule) -> bool {
     ROLES.iter().any(|role| fields.contains_key(role[0]))
 }
 
+/// Returns the paths in the object that the rule reads, in either state of the object.
+pub(crate) fn object_paths(rule: &Rule) -> Vec<ObjectPath> {
+    let mut parts = RequestParts(Tree::NONE);
+    parts.read_by_rule(rule);
+    let mut paths = Vec::new();
+    match &parts.0 {
+        Tree::All => paths.push(ObjectPath::new()),
+        Tree::Fields(fields) => {
+            if let Some(of_object) = fields.get(OBJECT) {
+                of_object.ends(&mut ObjectPath::new(), &mut paths);
+            }
+        }
+    }
+    paths
+}
+
 /// The parts that identify the stored object and its version.
 const STORED_BY: [&[&str]; 2] = [
     &[OBJECT, "metadata", "uid"],
@@ -94,6 +113,20 @@ impl Tree {
                 let below = fields.entry((*first).into()).or_insert(Self::NONE);
                 below.add(rest, end);
             }
+        }
+    }
+
+    /// Adds the paths at which the tree ends, below `path`.
+    fn ends(&self, path: &mut ObjectPath, ends: &mut Vec<ObjectPath>) {
+        match self {
+            Self::Fields(fields) if !fields.is_empty() => {
+                for (name, below) in fields {
+                    path.push(name.clone());
+                    below.ends(path, ends);
+                    path.pop();
+                }
+            }
+            Self::All | Self::Fields(_) => ends.push(path.clone()),
         }
     }
 
@@ -139,16 +172,21 @@ impl RequestParts {
                 // The request is looked up in the cluster by these.
                 STORED_BY.iter().for_each(|path| parts.add(path));
             }
-            if rule.has_pattern() {
-                // What a pattern says of the object may be about any part of it.
-                parts.add(&[OBJECT]);
-            }
-            each_expression(rule, &mut |_, prepared| {
-                parts.read_by(prepared, &rule.pushdown);
-            });
-            parts.read_by_programs(rule.programs());
+            parts.read_by_rule(rule);
         }
         parts
+    }
+
+    /// Adds what the patterns and expressions of a rule read.
+    fn read_by_rule(&mut self, rule: &Rule) {
+        if rule.has_pattern() {
+            // What a pattern says of the object may be about any part of it.
+            self.add(&[OBJECT]);
+        }
+        each_expression(rule, &mut |_, prepared| {
+            self.read_by(prepared, &rule.pushdown);
+        });
+        self.read_by_programs(rule.programs());
     }
 
     fn read_by_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {

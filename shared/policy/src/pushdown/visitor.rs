@@ -90,6 +90,7 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
         matches: _,
         pushdown: _,
         names_roles: _,
+        paths_beside_facts: _,
     } = rule;
     let mut walk = RuleVisitor {
         site: ExpressionSite {

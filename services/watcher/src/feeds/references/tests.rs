@@ -111,7 +111,7 @@ async fn an_object_that_a_list_lacks_may_be_gone_since_the_news_before_the_list(
     let (object, scope) = (ObjectKey::new("n", "a"), WatchScope::default());
     references.refer(&object, false, Instant::now(), &mut queue);
     queue.listed(&handle, &ResourceVersion::default(), Instant::now());
-    references.take(&object, &ResourceVersion::new("5"), false, None);
+    references.take(&object, &ResourceVersion::new("5"), None);
     write(&mut queue);
 
     let before = Instant::now();
@@ -149,7 +149,7 @@ fn every_reference_is_announced_when_its_view_is_written_again() {
     };
     queue.set_room(size(10_000));
     let (body, version) = (Bytes::from(vec![0; 1_000]), ResourceVersion::new("5"));
-    references.take(&objects[0], &version, false, None);
+    references.take(&objects[0], &version, None);
     let origin = ChangeOrigin::List;
     queue.put(&handle, objects[0].clone(), version, body, now, origin);
     let (written, state) = write(&mut queue);
@@ -175,12 +175,10 @@ fn an_object_that_is_read_again_is_news_in_the_same_version() {
     references.opened(handle, false, &mut queue);
     let (object, version) = (ObjectKey::new("n", "a"), ResourceVersion::new("5"));
     references.refer(&object, true, Instant::now(), &mut queue);
-    assert!(references.take(&object, &version, true, None));
-    assert!(!references.take(&object, &version, true, None));
-    assert!(references.to_watch(Instant::now()).is_empty());
+    assert!(references.take(&object, &version, None));
+    assert!(!references.take(&object, &version, None));
     references.read_again(std::slice::from_ref(&object));
-    assert!(references.to_watch(Instant::now()).contains(&object));
-    assert!(references.take(&object, &version, true, None));
+    assert!(references.take(&object, &version, None));
 }
 
 /// Writes a body of 4 KiB as the object's, where the quota of a namespace is 1 KiB. Returns whether the log has a stub.

@@ -295,7 +295,9 @@ impl LiveReader {
         })
     }
 
-    /// Reads, or joins an equal read that is under way. Returns whether it joined one.
+    /// Reads, or joins an equal read that is under way. Returns whether it joined one. A joined read whose call began
+    /// earlier than this may not know what was written before the reader asked. The reader then reads again, together
+    /// with others that came meanwhile.
     async fn read_or_join(
         self: &Arc<Self>,
         request: &LiveRequest,
@@ -303,7 +305,10 @@ impl LiveReader {
         deadline: Instant,
     ) -> Result<(Fetch, bool), FactError> {
         let of_scan = request.of_scan;
-        let claim = ReadClaim::of(request, deadline);
+        let (claim, asked) = (ReadClaim::of(request, deadline), Instant::now());
+        // Of an image, metadata is kept for a while anyway.
+        let is_call = matches!(allowed.target, ReadTarget::Call(_));
+        let is_too_early = |fetched: &Fetch| is_call && fetched.begun < asked;
         // Admission does not wait in a scan's queue, nor one namespace in another's, though both read the same.
         let key = allowed
             .key()
@@ -322,6 +327,8 @@ impl LiveReader {
             match shared.result().await.unwrap_or_else(|| Err(ended())) {
                 // The first reader of a shared read had less time.
                 Err(FactError::LiveReadBusy { .. }) if is_shared && Instant::now() < deadline => {}
+                Ok(fetched) if is_shared && is_too_early(&fetched) && Instant::now() < deadline => {
+                }
                 fetched => {
                     let mut fetched = fetched?;
                     fetched.begun = fetched.begun.min(of_shared);

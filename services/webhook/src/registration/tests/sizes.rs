@@ -267,7 +267,7 @@ fn policies_that_name_some_versions_share_no_webhook_with_others_that_name_other
     let of = |policy: &str| -> Vec<String> {
         let assigned = made.assignment.policies();
         let assigned = assigned.into_iter();
-        let of_policy = assigned.filter(|(key, _)| key.name == policy);
+        let of_policy = assigned.filter(|(key, _)| *key.name == *policy);
         of_policy.map(|(_, webhook)| webhook.to_owned()).collect()
     };
     for (policy, expected) in [

@@ -33,7 +33,10 @@ impl Constraints {
     /// Returns whether they match the request, as far as `known` tells.
     pub(crate) fn matches(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
         let any = |rules: &[ResourceRule]| rules.iter().any(|rule| rule.matches(request));
-        if !any(&self.include) || any(&self.exclude) || !self.selects_object(request) {
+        let excludes =
+            |rule: &ResourceRule| rule.matches(request) && !rule.is_about_prefix(request);
+        if !any(&self.include) || self.exclude.iter().any(excludes) || !self.selects_object(request)
+        {
             return Matched::No;
         }
         let Some(selector) = &self.namespace_selector else {
@@ -104,6 +107,19 @@ impl ResourceRule {
             && self
                 .in_namespace
                 .is_none_or(|inside| inside != request.object_namespace().is_empty())
+    }
+
+    /// Returns whether it names objects, and the API server will make the object's name from a prefix. As in Kubernetes,
+    /// such an object has none of the names; it is included by its prefix all the same, as in Kyverno.
+    fn is_about_prefix(&self, request: &AdmissionRequest) -> bool {
+        let name = request
+            .matched_object()
+            .get("metadata")
+            .and_then(|metadata| metadata.get("name"));
+        let is_named = name
+            .and_then(Value::as_str)
+            .is_some_and(|name| !name.is_empty());
+        !self.names.is_empty() && request.name().is_empty() && !is_named
     }
 }
 

@@ -148,7 +148,7 @@ impl Filter {
         known: &Surroundings,
         side: FilterSide,
     ) -> Matched {
-        if !self.matches_object(request) {
+        if !self.matches_object(request, side) {
             return Matched::No;
         }
         match self.matches_namespace(request, known) {
@@ -158,12 +158,12 @@ impl Filter {
     }
 
     /// Returns whether the object meets the parts of the filter that are about objects.
-    fn matches_object(&self, request: &AdmissionRequest) -> bool {
+    fn matches_object(&self, request: &AdmissionRequest, side: FilterSide) -> bool {
         (self.operations.is_empty() || self.operations.contains(&request.operation()))
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(request)))
-            && self.matches_name(request)
+            && self.matches_name(request, side)
             && (self.namespaces.is_empty()
-                || matches_one(&self.namespaces, namespace_to_match(request)))
+                || namespace_to_match(request).matches_one(&self.namespaces, side))
             && matches_map(self.selector.as_ref(), request, "labels")
             && matches_map(self.annotations.as_ref(), request, "annotations")
     }
@@ -197,16 +197,16 @@ impl Filter {
         }
     }
 
-    fn matches_name(&self, request: &AdmissionRequest) -> bool {
+    fn matches_name(&self, request: &AdmissionRequest, side: FilterSide) -> bool {
         if self.names.is_empty() && self.name.is_none() {
             return true;
         }
-        let name = object_name(request.matched_object());
-        matches_one(&self.names, name)
+        let name = ObjectName::of(request.matched_object());
+        (self.names.is_empty() || name.matches_one(&self.names, side))
             && self
                 .name
                 .as_ref()
-                .is_none_or(|pattern| wildcard::matches(pattern, name))
+                .is_none_or(|pattern| name.matches(pattern, side))
     }
 }
 
@@ -218,30 +218,48 @@ fn metadata<'v>(object: &'v Value, field: &str) -> Option<&'v Value> {
     object.get("metadata")?.get(field)
 }
 
-fn matches_one(patterns: &[String], text: &str) -> bool {
-    patterns.is_empty()
-        || patterns
-            .iter()
-            .any(|pattern| wildcard::matches(pattern, text))
+/// The name of an object, as far as it is known when the object is created.
+enum ObjectName<'r> {
+    /// The name; empty: the object has none.
+    Whole(&'r str),
+    /// `generateName`: the API server will append some characters to it.
+    Prefix(&'r str),
 }
 
-/// The object's own name, or the prefix that the API server will make one from.
-fn object_name(object: &Value) -> &str {
-    let text = |field| {
-        let text = metadata(object, field).and_then(Value::as_str);
-        text.filter(|name| !name.is_empty())
-    };
-    text("name")
-        .or_else(|| text("generateName"))
-        .unwrap_or_default()
+impl<'r> ObjectName<'r> {
+    fn of(object: &'r Value) -> Self {
+        let text = |field| {
+            let text = metadata(object, field).and_then(Value::as_str);
+            text.filter(|name| !name.is_empty())
+        };
+        match (text("name"), text("generateName")) {
+            (Some(name), _) => Self::Whole(name),
+            (None, Some(prefix)) => Self::Prefix(prefix),
+            (None, None) => Self::Whole(""),
+        }
+    }
+
+    fn matches_one(&self, patterns: &[String], side: FilterSide) -> bool {
+        let mut patterns = patterns.iter();
+        patterns.any(|pattern| self.matches(pattern, side))
+    }
+
+    /// Compares a prefix as if it were the name, as Kyverno does. But an object is excluded only where the pattern matches
+    /// all names with that prefix.
+    fn matches(&self, pattern: &str, side: FilterSide) -> bool {
+        match self {
+            Self::Prefix(_) if side == FilterSide::Exclude && !pattern.ends_with('*') => false,
+            Self::Whole(name) | Self::Prefix(name) => wildcard::matches(pattern, name),
+        }
+    }
 }
 
 /// Returns the namespace that `namespaces` of a filter is compared with: for a Namespace, its own name.
-fn namespace_to_match(request: &AdmissionRequest) -> &str {
+fn namespace_to_match(request: &AdmissionRequest) -> ObjectName<'_> {
     if request.is_about_namespace() {
-        object_name(request.matched_object())
+        ObjectName::of(request.matched_object())
     } else {
-        request.object_namespace()
+        ObjectName::Whole(request.object_namespace())
     }
 }
 

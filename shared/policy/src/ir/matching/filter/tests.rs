@@ -101,6 +101,38 @@ fn a_name_still_to_be_generated_is_matched_by_its_prefix() {
     assert!(includes(&named, &request("CREATE", "ns", &object)));
 }
 
+/// Otherwise a user could have many objects excluded whose names nobody wrote into the policy.
+#[test]
+fn a_name_still_to_be_generated_is_excluded_only_where_all_names_with_its_prefix_are() {
+    let pod = |prefix: &str| json!({"kind": "Pod", "metadata": {"generateName": prefix}});
+    let namespace = json!({"kind": "Namespace", "metadata": {"generateName": "web"}});
+    let of_name = |name: &str| Filter {
+        name: Some(name.to_owned()),
+        ..filter("Pod")
+    };
+    let of_names = Filter {
+        names: vec!["other".to_owned(), "web".to_owned()],
+        ..filter("Pod")
+    };
+    let of_namespaces = Filter {
+        namespaces: vec!["web".to_owned()],
+        ..filter("Namespace")
+    };
+    for (excluded, object, expected) in [
+        (of_name("web"), pod("web"), false),
+        (of_name("we?"), pod("web"), false),
+        (of_name("web-*"), pod("web-"), true),
+        (of_name("web*"), pod("web-a"), true),
+        (of_name("web-a*"), pod("web-"), false),
+        (of_names, pod("web"), false),
+        (of_namespaces, namespace, false),
+    ] {
+        let request = request("CREATE", "ns", &object);
+        let is_excluded = matches(&excluded, &request, FilterSide::Exclude) == Matched::Yes;
+        assert_eq!(is_excluded, expected, "{object}");
+    }
+}
+
 #[test]
 fn a_namespace_is_matched_by_its_own_name() {
     let prod = Filter {
