@@ -48,9 +48,13 @@ pub const BEAT_INTERVAL_MS: u64 = 500;
 /// Views in one message of a heartbeat. More are sent in pages, each of which means something without the others.
 pub const BEAT_VIEWS_MAX: usize = 500;
 
-/// Without a beat for this long, a writer counts as silent, which errors tell. A standby writer takes over after half of
-/// it; its writes are fenced, so that too early is harmless.
+/// Without a beat for this long, a writer counts as silent, which errors and readiness tell. A standby writer takes over
+/// after half of it; its writes are fenced, so that too early is harmless.
 pub const BEAT_SILENCE_MAX_MS: u64 = 5_000;
+
+/// For this long after a machine was suspended, beats and events that arrive there are no news: they may have been sent
+/// before. It is twice the interval of beats.
+pub const SUSPEND_SETTLE_MS: u64 = 1_000;
 
 /// The distance by which a beat may run ahead of what a reader has applied before the reader re-reads.
 pub const LAG_MAX_MS: u64 = 2_000;

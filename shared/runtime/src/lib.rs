@@ -19,8 +19,10 @@
 //! | [`instance`] | the default name of a process |
 //! | [`units`] | sizes and durations as people write them |
 //! | [`wall_clock`] | the time of day, read in one place |
+//! | [`age_clock`] | moments that ages are counted from: suspends of the machine count |
 
 pub mod admin;
+pub mod age_clock;
 pub mod backoff;
 pub mod certs;
 pub mod fair_quota;

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use crate::{
-    Service, Shutdown, admin,
+    Service, Shutdown, admin, age_clock,
     liveness::Liveness,
     telemetry::{self, TelemetryArgs},
 };
@@ -84,6 +84,7 @@ where
     F: Future<Output = anyhow::Result<()>>,
 {
     install_crypto_provider();
+    age_clock::count_suspends();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.enable_all().thread_name("anteroom");
     if let Some(threads) = args.worker_threads {
