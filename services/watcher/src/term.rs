@@ -191,7 +191,7 @@ async fn beat(
             term: leadership.term,
             holder: leadership.holder.clone(),
             page: 0,
-            views: publisher.read(|queue| queue.beats(Instant::now())),
+            views: publisher.read_now(WriteQueue::beats),
         };
         let sent = send(&*bus, beat).await;
         if let Err(error) = &sent {
@@ -226,7 +226,7 @@ async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow
     let mut interval = interval(FIGURES_INTERVAL);
     let mut measured = HashSet::new();
     loop {
-        let stats = publisher.read(|queue: &WriteQueue| queue.stats(Instant::now()));
+        let stats = publisher.read_now(WriteQueue::stats);
         stats
             .iter()
             .for_each(|stats| context.metrics.log.view(stats));

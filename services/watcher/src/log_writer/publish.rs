@@ -4,6 +4,7 @@
 mod gather;
 mod log_space;
 mod pending;
+mod suspends;
 mod view_state;
 mod work;
 mod write_queue;
@@ -12,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{AppendError, Bus, BusError, Connection, Fence};
 use anteroom_model::{Incarnation, Revision, ViewId};
-use anteroom_runtime::{backoff::Backoff, telemetry};
+use anteroom_runtime::{age_clock, backoff::Backoff, telemetry};
 use anteroom_wire::envelope::{Envelope, TraceContext};
 use parking_lot::Mutex;
 use tokio::{
@@ -70,9 +71,12 @@ impl Publisher {
             written: watch::Sender::new(()),
             control_changes: watch::Sender::new(()),
         };
-        Self {
+        let publisher = Self {
             shared: Arc::new(shared),
-        }
+        };
+        // Suspends count from here on.
+        publisher.read_now(|_, _| ());
+        publisher
     }
 
     /// Hands changes in, and wakes the writer.
@@ -85,6 +89,16 @@ impl Publisher {
     /// Returns the result of `read` over the queue, which stays unchanged.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&WriteQueue) -> R) -> R {
         read(&self.shared.queue.lock())
+    }
+
+    /// Returns the result of `read` over the queue at the present moment. The queue learns first for how long the machine
+    /// was suspended.
+    pub(crate) fn read_now<R>(&self, read: impl FnOnce(&WriteQueue, Instant) -> R) -> R {
+        let mut queue = self.shared.queue.lock();
+        // In this order: a suspend between the two counts.
+        let now = Instant::now();
+        queue.note_suspended(age_clock::suspended(), now);
+        read(&queue, now)
     }
 
     /// Waits until more may be handed in.

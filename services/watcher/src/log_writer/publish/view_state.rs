@@ -30,6 +30,7 @@ use suspension::Suspension;
 
 use super::{
     pending::{Change, Queued},
+    suspends::Suspends,
     work::{ChangeOrigin, Incoming},
 };
 
@@ -170,8 +171,9 @@ impl ViewWriteState {
     }
 
     /// Returns the age of the news in the log; `u64::MAX` where the source was never heard from.
-    pub(super) fn news_age_ms(&self, now: Instant) -> u64 {
-        self.freshness.news_age_ms(self.oldest_pending(), now)
+    pub(super) fn news_age_ms(&self, now: Instant, suspends: &Suspends) -> u64 {
+        let oldest_pending = self.oldest_pending();
+        self.freshness.news_age_ms(oldest_pending, now, suspends)
     }
 
     /// Returns the time of the oldest change that waits.

@@ -27,6 +27,7 @@ use quota::Quotas;
 use super::{
     log_space::LogSpace,
     pending::Queued,
+    suspends::Suspends,
     view_state::ViewWriteState,
     work::{ChangeOrigin, Incoming, Item, WriteHandle},
 };
@@ -75,6 +76,7 @@ pub(crate) struct WriteQueue {
     message_bytes_max: usize,
     log_space: LogSpace,
     quotas: Quotas,
+    suspends: Suspends,
     /// Work was handed out and is not done.
     at_work: bool,
 }
@@ -92,6 +94,7 @@ impl WriteQueue {
             message_bytes_max: MESSAGE_BYTES_MAX,
             log_space: LogSpace::default(),
             quotas: Quotas::default(),
+            suspends: Suspends::default(),
             at_work: false,
         }
     }

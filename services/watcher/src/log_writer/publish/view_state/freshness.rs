@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::log_writer::publish::work::ChangeOrigin;
+use crate::log_writer::publish::{suspends::Suspends, work::ChangeOrigin};
 
 /// The times that the age of a view's news follows from.
 #[derive(Debug, Default)]
@@ -95,13 +95,18 @@ impl Freshness {
 
     /// Returns the time since the source was last heard from, plus the wait of the oldest change; `u64::MAX`: it was
     /// never heard from. While the differences of a new epoch are on their way, it is the age of the served data.
-    pub(super) fn news_age_ms(&self, oldest_pending: Option<Instant>, now: Instant) -> u64 {
+    pub(super) fn news_age_ms(
+        &self,
+        oldest_pending: Option<Instant>,
+        now: Instant,
+        suspends: &Suspends,
+    ) -> u64 {
         let Some(heard) = self.served_heard.or(self.heard) else {
             return u64::MAX;
         };
-        let age = now.saturating_duration_since(heard);
+        let age = suspends.age(heard, now);
         let oldest = self.oldest_change(oldest_pending);
-        let waited = oldest.map(|since| now.saturating_duration_since(since));
+        let waited = oldest.map(|since| suspends.age(since, now));
         u64::try_from((age + waited.unwrap_or_default()).as_millis()).unwrap_or(u64::MAX)
     }
 }

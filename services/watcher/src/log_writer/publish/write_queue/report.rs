@@ -1,5 +1,7 @@
 //! Reports on the views: for heartbeats, statuses and metrics.
 
+use std::time::Duration;
+
 use anteroom_model::{ObjectKey, Revision};
 use anteroom_wire::beat::ViewBeat;
 use tokio::time::Instant;
@@ -11,13 +13,18 @@ use crate::log_writer::publish::{
 };
 
 impl WriteQueue {
+    /// The machine has been suspended for `total` since the process began. Ages count that from now on.
+    pub(crate) fn note_suspended(&mut self, total: Duration, now: Instant) {
+        self.suspends.note(total, now);
+    }
+
     /// Returns the part of every view in the next heartbeat.
     pub(crate) fn beats(&self, now: Instant) -> Vec<ViewBeat> {
         let beats = self.views.iter().map(|(id, view)| ViewBeat {
             view: id.clone(),
             epoch: view.epoch,
             revision: view.revision,
-            news_age_ms: view.news_age_ms(now),
+            news_age_ms: view.news_age_ms(now, &self.suspends),
             objects: view.objects(),
             bytes: view.bytes(),
             skipped: view.skipped(),
@@ -52,7 +59,7 @@ impl WriteQueue {
             pending: view.pending(),
             skipped: view.skipped(),
             heard: view.freshness.news_at(),
-            news_age_ms: view.news_age_ms(now),
+            news_age_ms: view.news_age_ms(now, &self.suspends),
         });
         let mut stats: Vec<_> = stats.collect();
         stats.sort_by(|a, b| a.view.cmp(&b.view));

@@ -1,5 +1,7 @@
 //! The age of a view's news, as heartbeats tell it.
 
+use anteroom_model::limits::SUSPEND_SETTLE_MS;
+
 use super::*;
 
 #[test]
@@ -64,4 +66,26 @@ fn only_changes_of_a_list_that_runs_are_as_old_as_the_last_word_before_it() {
         queue.delete(&handle, &key("y"), rv(12), later(hours), ChangeOrigin::Own);
         write_all(&mut queue, &mut log);
     }
+}
+
+/// The writer's machine was suspended. News that arrives at once may have been sent before.
+#[test]
+fn news_of_before_a_suspend_is_as_much_older() {
+    let start = Instant::now();
+    let later = |ms| start + Duration::from_millis(ms);
+    let age = |queue: &WriteQueue, ms| queue.beats(later(ms))[0].news_age_ms;
+    let mut queue = WriteQueue::new(1);
+    let handle = queue.open(info("a"), HashMap::new());
+    let hour_ms = 3_600_000;
+    queue.note_suspended(Duration::ZERO, start);
+    queue.mark_fresh(&handle, None, later(10));
+    assert_eq!(age(&queue, 100), 90);
+    queue.note_suspended(Duration::from_millis(hour_ms), later(100));
+    assert_eq!(age(&queue, 100), 90 + hour_ms);
+    assert_eq!(queue.stats(later(100))[0].news_age_ms, 90 + hour_ms);
+    queue.mark_fresh(&handle, None, later(300));
+    assert_eq!(age(&queue, 400), 100 + hour_ms);
+    let settled_ms = 100 + SUSPEND_SETTLE_MS + 1;
+    queue.mark_fresh(&handle, None, later(settled_ms));
+    assert_eq!(age(&queue, settled_ms), 0);
 }
