@@ -13,6 +13,7 @@ use std::sync::Arc;
 use anteroom_bus::Call;
 use anteroom_mirror::ViewHandle;
 use anteroom_model::FactError;
+use anteroom_runtime::age_clock::BootInstant;
 use anteroom_seal::{Answering, AskedOf, Keys, is_question};
 use anteroom_wire::{
     WireError,
@@ -20,7 +21,6 @@ use anteroom_wire::{
 };
 use bytes::Bytes;
 use futures::{FutureExt as _, future::join_all};
-use tokio::time::Instant;
 
 use crate::{
     Args,
@@ -141,7 +141,7 @@ impl Answerer {
         let (state, position) = view.snapshot(request.age_max_ms)?;
         let view = view.clone();
         let batch = Batch::new(view, state, position, queries, beneficiary, deadline);
-        let taken = Instant::now();
+        let taken = BootInstant::now();
         let mut inline_steps = REQUEST_INLINE_STEPS_MAX;
         let inline = |prepared| {
             self.evaluator
@@ -199,7 +199,7 @@ impl Answerer {
     fn reply(
         &self,
         batch: &Batch,
-        taken: Instant,
+        taken: BootInstant,
         results: Vec<Result<Bytes, FactError>>,
     ) -> QueryReply {
         let since_ms = u64::try_from(taken.elapsed().as_millis()).unwrap_or(u64::MAX);

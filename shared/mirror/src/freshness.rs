@@ -1,8 +1,8 @@
 //! The age of a view's data.
 //!
 //! An age is a sum of durations: what the writer measured until it sent the beat, and what we
-//! measured since the beat arrived. Two machines' clocks are never subtracted. A beat counts once
-//! everything up to the position that it names has been read.
+//! measured since the beat arrived, suspends of our machine included. Two machines' clocks are never
+//! subtracted. A beat counts once everything up to the position that it names has been read.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -3,25 +3,32 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_model::{FactError, Incarnation, Revision, ViewId};
+use anteroom_runtime::age_clock::BootInstant;
 use anteroom_view::{LifeState, Read, Snapshot};
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 
 use crate::{ReadPosition, ServedFrom, ViewStatus, freshness::Moment, machine::SharedView};
 
 /// Every view that a mirror has.
 pub type ViewSet = Arc<BTreeMap<ViewId, ViewHandle>>;
 
-/// When the mirror was made: what its moments are counted from.
+/// When the mirror was made: what its moments are counted from. Suspends of the machine count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct Clock(BootInstant);
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        Self(Instant::now())
+        Self(BootInstant::now())
     }
 
     pub(crate) fn now(self) -> Moment {
         self.0.elapsed()
+    }
+
+    /// Returns the present moment, and for how long the machine was suspended since the process began.
+    pub(crate) fn read(self) -> (Moment, Duration) {
+        let now = BootInstant::now();
+        (now.saturating_duration_since(self.0), now.suspended())
     }
 }
 

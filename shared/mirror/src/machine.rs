@@ -86,6 +86,8 @@ pub(crate) struct Machine {
     ahead: Option<(Revision, Moment)>,
     /// Some view has a beat that waits for its position to be read.
     behind: bool,
+    /// When the host last woke after it was suspended.
+    woke: Option<Moment>,
     /// When all views were last looked at, none was lost or unproven, and only objects have changed
     /// since.
     healthy: bool,
@@ -115,6 +117,7 @@ impl Machine {
             progress: None,
             ahead: None,
             behind: false,
+            woke: None,
             healthy: false,
         }
     }

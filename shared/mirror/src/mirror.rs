@@ -21,6 +21,7 @@ use crate::{
     beats::{self, Beats},
     demand::{Demand, Demands},
     effect::MirrorEffect,
+    freshness::Moment,
     handle::Clock,
     machine::{Machine, SharedView},
     readiness,
@@ -70,6 +71,7 @@ impl Mirror {
             changes: config.changes.clone(),
             machine: Machine::new(scope, config),
             clock: outlets.clock,
+            suspended: outlets.clock.read().1,
             outlets,
             bus,
             follower,
@@ -145,6 +147,8 @@ struct Task {
     machine: Machine,
     changes: Option<Changes>,
     clock: Clock,
+    /// For how long the host was suspended until the last event, since the process began.
+    suspended: Duration,
     bus: Arc<dyn Bus>,
     follower: Follower,
     /// Readers of one view each.
@@ -174,23 +178,45 @@ impl Task {
                 },
                 heard = &mut beat => {
                     beat.set(beats.next());
-                    self.machine.beat(self.clock.now(), &heard)
+                    let now = self.now();
+                    self.machine.beat(now, &heard)
                 }
                 (view, event) = next_of(&mut self.loads) => match event {
-                    Some(event) => self.machine.load_log(self.clock.now(), &view, event),
+                    Some(event) => {
+                        let now = self.now();
+                        self.machine.load_log(now, &view, event)
+                    }
                     None => return, // The bus was closed.
                 },
                 asked = &mut demand => {
                     demand.set(demands.next());
                     self.demanded(asked)
                 }
-                _ = tick.tick() => self.machine.tick(self.clock.now()),
+                _ = tick.tick() => {
+                    let now = self.now();
+                    self.machine.tick(now)
+                }
             };
             for effect in effects {
                 self.take(effect);
             }
             self.outlets.advance(&self.machine);
         }
+    }
+
+    /// Returns the moment of an event. If the host was suspended since the event before, the machine learns it first.
+    fn now(&mut self) -> Moment {
+        let (now, suspended) = self.clock.read();
+        let before = std::mem::replace(&mut self.suspended, suspended);
+        let slept = suspended.saturating_sub(before);
+        if !slept.is_zero() {
+            tracing::info!(
+                seconds = slept.as_secs(),
+                "machine was suspended: views are as much older, until their watchers are heard again"
+            );
+            self.machine.host_woke(now);
+        }
+        now
     }
 
     fn demanded(&mut self, demand: Demand) -> Vec<MirrorEffect> {
@@ -208,7 +234,8 @@ impl Task {
         }
         let span = self.span(&event);
         let caught_up = matches!(event, LogEvent::CaughtUp { .. });
-        let effects = span.in_scope(|| self.machine.log(self.clock.now(), event));
+        let now = self.now();
+        let effects = span.in_scope(|| self.machine.log(now, event));
         if caught_up && let Some(bootstrap) = self.reading.take() {
             bootstrap.span.record("records", bootstrap.records);
             bootstrap.span.in_scope(|| {

@@ -2,9 +2,16 @@
 
 use std::time::Duration;
 
+use anteroom_model::limits::SUSPEND_SETTLE_MS;
+
 use super::*;
 
 impl Machine {
+    /// The host was suspended, and runs again since `now`.
+    pub(crate) fn host_woke(&mut self, now: Moment) {
+        self.woke = Some(now);
+    }
+
     /// A group's writer says that it lives.
     pub(crate) fn beat(&mut self, now: Moment, beat: &Beat) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
@@ -49,7 +56,15 @@ impl Machine {
         true
     }
 
+    /// Returns true if what arrives now may have been sent before the host was suspended.
+    fn settles(&self, now: Moment) -> bool {
+        let settle = Duration::from_millis(SUSPEND_SETTLE_MS);
+        let since_woken = self.woke.map(|woke| now.saturating_sub(woke));
+        since_woken.is_some_and(|since| since < settle)
+    }
+
     fn news(&mut self, now: Moment, beat: &Beat, effects: &mut Vec<MirrorEffect>) {
+        let settles = self.settles(now);
         for kept in self.views.values() {
             let of_group = kept.read().group() == Some(beat.group);
             if of_group {
@@ -72,7 +87,9 @@ impl Machine {
                         RecordSource::Log => self.position,
                         RecordSource::Alone | RecordSource::None => self.loads.position(&news.view),
                     };
-                    kept.beat(now, news.revision, news.news_age_ms, read);
+                    // Else the view would seem younger than it is by as long as the host was suspended.
+                    let age_ms = if settles { u64::MAX } else { news.news_age_ms };
+                    kept.beat(now, news.revision, age_ms, read);
                 });
                 self.behind |= kept.read().is_behind();
             }

@@ -1,6 +1,7 @@
 //! Random histories of a log, read by a machine in every way in which a bus may deliver them.
 
 mod shortened;
+mod suspended;
 mod world;
 
 use std::time::Duration;
