@@ -153,6 +153,10 @@ async fn readiness(
         loop {
             match &*readiness.borrow_and_update() {
                 MirrorReadiness::Ready => check.ready(),
+                MirrorReadiness::ReadyBut(note) => check.ready_but(match *connection.borrow() {
+                    Connection::Up => note.clone(),
+                    Connection::Down => format!("the bus is out of reach: {note}"),
+                }),
                 MirrorReadiness::Waiting(reason) => check.not_ready(match *connection.borrow() {
                     Connection::Up => waiting::with_entries(reason, &mirror),
                     Connection::Down => "the bus, which is out of reach".to_owned(),

@@ -12,7 +12,7 @@ pub struct MirrorConfig {
     /// The age of a view's news above which it is stale, where neither its writer nor a reader names
     /// one.
     pub age_max_ms: u64,
-    /// The silence of a group's writer from which on an error of a stale view tells it.
+    /// The silence of a group's writer from which on readiness and the errors of stale views tell it.
     pub beat_silence_max_ms: u64,
     /// The longest time that a beat may be ahead of the log without any progress. After it, the log is
     /// read again.

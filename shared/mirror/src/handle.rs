@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_model::{FactError, Incarnation, Revision, ViewId};
+use anteroom_model::{FactError, Group, Incarnation, Revision, ViewId};
 use anteroom_runtime::age_clock::BootInstant;
 use anteroom_view::{LifeState, Read, Snapshot};
 use tokio::sync::watch;
@@ -89,6 +89,12 @@ impl ViewHandle {
     /// The time since the source was last heard from; `u64::MAX` if that is not known.
     pub fn age_ms(&self) -> u64 {
         self.kept.read().age_ms(self.clock.now())
+    }
+
+    /// The group of the view's writer, once it is known, and when that writer was last heard from.
+    pub(crate) fn writer(&self) -> Option<(Group, Option<Moment>)> {
+        let kept = self.kept.read();
+        kept.group().map(|group| (group, kept.heard()))
     }
 
     /// The view's present size in memory, gathered and served objects together.

@@ -35,6 +35,7 @@
 //! | `beats`, `effect` | heartbeats in; effects on the world outside |
 //! | `mirror`, `config` | the task that feeds the machine; its settings |
 //! | `handle`, `status`, `readiness` | views for readers; their status; readiness |
+//! | `silence` | writers that are not heard |
 //! | `changes`, `marks` | the last change of each view; marks for readers |
 //! | `metrics` | metrics |
 //! | `testing` | a writer of logs, for tests of readers |
@@ -56,6 +57,7 @@ mod mirrored_view;
 mod proof;
 mod readiness;
 mod reread;
+mod silence;
 mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

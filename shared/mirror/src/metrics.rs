@@ -1,8 +1,8 @@
 //! The metrics of a mirror.
 
-use std::sync::atomic::AtomicU64;
+use std::{sync::atomic::AtomicU64, time::Duration};
 
-use anteroom_model::{Revision, ViewId};
+use anteroom_model::{Group, Revision, ViewId};
 use anteroom_runtime::Metrics;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -18,6 +18,7 @@ pub struct MirrorMetrics {
     bytes: Family<ViewLabels, Gauge>,
     age_seconds: Family<ViewLabels, Gauge<f64, AtomicU64>>,
     answering: Family<ViewLabels, Gauge>,
+    writer_silent_seconds: Family<GroupLabels, Gauge<f64, AtomicU64>>,
     deltas: Family<RecordLabels, Counter>,
     digest_mismatches: Family<ViewLabels, Counter>,
     resyncs: Family<CauseLabels, Counter>,
@@ -56,6 +57,11 @@ impl RecordLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabels {
+    group: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CauseLabels {
     cause: &'static str,
 }
@@ -76,6 +82,10 @@ impl MirrorMetrics {
             answering: metrics.create(
                 "anteroom_view_answering",
                 "1 while the view is complete and fresh, or answers with its source's own error",
+            ),
+            writer_silent_seconds: metrics.create(
+                "anteroom_view_writer_silent_seconds",
+                "Time since the watcher that writes the views of a group was last heard from",
             ),
             deltas: metrics.create(
                 "anteroom_view_deltas",
@@ -131,6 +141,18 @@ impl MirrorMetrics {
         for changed in [false, true] {
             self.deltas.remove(&RecordLabels::new(view, changed));
         }
+    }
+
+    pub(crate) fn writer_silent(&self, group: Group, silence: Duration) {
+        let labels = GroupLabels { group: group.0 };
+        let silent_seconds = self.writer_silent_seconds.get_or_create(&labels);
+        silent_seconds.set(silence.as_secs_f64());
+    }
+
+    /// No view of the group is held any more.
+    pub(crate) fn writer_gone(&self, group: Group) {
+        let labels = GroupLabels { group: group.0 };
+        self.writer_silent_seconds.remove(&labels);
     }
 
     /// The counter of a view's deltas, to be kept until the view is [removed](Self::removed): it takes

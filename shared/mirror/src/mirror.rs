@@ -25,6 +25,7 @@ use crate::{
     handle::Clock,
     machine::{Machine, SharedView},
     readiness,
+    silence::Writers,
 };
 
 /// The interval at which ages are looked at: a stale view is noticed this much later at most.
@@ -58,7 +59,8 @@ impl Mirror {
         let demands = Demands::default();
 
         let required = readiness::required(&scope);
-        let outlets = Outlets::new(required, metrics);
+        let silence_max = Duration::from_millis(config.beat_silence_max_ms);
+        let outlets = Outlets::new(required, silence_max, metrics);
         let mirror = Self {
             views: outlets.views.subscribe(),
             position: outlets.position.subscribe(),
@@ -355,6 +357,9 @@ fn process_span(revision: Revision, envelope: &Envelope) -> Span {
 struct Outlets {
     clock: Clock,
     required: Vec<ViewId>,
+    writers: Writers,
+    /// See [`MirrorConfig::beat_silence_max_ms`].
+    silence_max: Duration,
     views: watch::Sender<ViewSet>,
     position: watch::Sender<Revision>,
     readiness: watch::Sender<MirrorReadiness>,
@@ -365,12 +370,14 @@ struct Outlets {
 }
 
 impl Outlets {
-    fn new(required: Vec<ViewId>, metrics: MirrorMetrics) -> Self {
+    fn new(required: Vec<ViewId>, silence_max: Duration, metrics: MirrorMetrics) -> Self {
         let views = ViewSet::default();
         let readiness = readiness::judge(&required, false, &views);
         Self {
             clock: Clock::start(),
             required,
+            writers: Writers::default(),
+            silence_max,
             views: watch::Sender::new(views),
             position: watch::Sender::new(Revision(0)),
             readiness: watch::Sender::new(readiness),
@@ -462,13 +469,25 @@ impl Outlets {
         self.views.send_replace(Arc::new(views));
     }
 
-    fn refresh(&self) {
+    fn refresh(&mut self) {
         let views = Arc::clone(&self.views.borrow());
         for (id, view) in views.iter() {
             let status = view.refresh();
             self.metrics.view(id, &status, view.age_ms());
         }
+        self.look_at_writers(&views);
         self.judge(&views);
+    }
+
+    fn look_at_writers(&mut self, views: &ViewSet) {
+        let now = self.clock.now();
+        let heard = views.values().filter_map(ViewHandle::writer);
+        for group in self.writers.take(now, heard) {
+            self.metrics.writer_gone(group);
+        }
+        for (group, silence) in self.writers.silences(now) {
+            self.metrics.writer_silent(group, silence);
+        }
     }
 
     /// Beats come often, and change little: metrics are left to the next tick.
@@ -481,7 +500,12 @@ impl Outlets {
     }
 
     fn judge(&self, views: &ViewSet) {
-        let readiness = readiness::judge(&self.required, self.caught_up_once, views);
+        let mut readiness = readiness::judge(&self.required, self.caught_up_once, views);
+        if readiness == MirrorReadiness::Ready
+            && let Some(note) = self.writers.note(self.clock.now(), self.silence_max)
+        {
+            readiness = MirrorReadiness::ReadyBut(note);
+        }
         self.readiness.send_if_modified(|last| {
             let modified = *last != readiness;
             *last = readiness;

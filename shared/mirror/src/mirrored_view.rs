@@ -354,6 +354,11 @@ impl MirroredView {
         self.group
     }
 
+    /// When the view's writer was last heard from.
+    pub(crate) fn heard(&self) -> Option<Moment> {
+        self.heard
+    }
+
     /// Notes that the view's writer was heard from.
     pub(crate) fn note_heard(&mut self, now: Moment) {
         self.heard = Some(now);

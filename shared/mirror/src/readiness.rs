@@ -12,6 +12,8 @@ pub enum MirrorReadiness {
     /// It has read the log to its end, and every view answers: with its content, or with an error
     /// that it can tell.
     Ready,
+    /// Ready, with what it misses meanwhile, for people.
+    ReadyBut(String),
     /// Not (any more), with what it waits for, for people.
     Waiting(String),
 }

@@ -1,7 +1,7 @@
 //! The wall clock, for times that people, certificates, leases of Kubernetes and policies read.
 //!
-//! Waits are durations of `Instant`, and ages those of [`age_clock`](crate::age_clock). Clippy forbids other readings of the wall clock, so that every one is found
-//! by the name of [`now`].
+//! Waits are durations of `Instant`, and ages are counted by [`age_clock`](crate::age_clock). Clippy forbids other
+//! readings of the wall clock, so that every one is found by the name of [`now`].
 
 use jiff::Timestamp;
 

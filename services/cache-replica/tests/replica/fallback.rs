@@ -98,6 +98,35 @@ async fn a_view_without_news_for_too_long_takes_readiness_away() {
     harness.until_ready().await;
 }
 
+/// Silence is told long before a view is too old.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_is_silent_is_noted_by_a_replica_that_stays_ready() {
+    let harness = Harness::with_ingresses(3, args()).await;
+    let notes = || {
+        let checks = harness.service.readiness.report().checks;
+        let notes = checks.into_iter().filter_map(|check| check.note);
+        notes.collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(notes(), "");
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert!(harness.service.readiness.report().ready);
+    assert!(
+        notes().contains("from the watcher of group 0, "),
+        "{}",
+        notes()
+    );
+    assert_eq!(harness.value("length(items)").await, json!(3));
+    let text = harness.service.metrics.encode();
+    let series = "anteroom_view_writer_silent_seconds{group=\"0\"} ";
+    let mut lines = text.lines();
+    let seconds = lines.find_map(|line| line.strip_prefix(series)).unwrap();
+    let seconds: f64 = seconds.parse().unwrap();
+    assert!((5.0..9.0).contains(&seconds), "{seconds}");
+    harness.writer.beat().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(notes(), "");
+}
+
 #[tokio::test(start_paused = true)]
 async fn beats_say_what_is_held_and_that_it_leaves() {
     let harness = Harness::with_ingresses(3, args()).await;

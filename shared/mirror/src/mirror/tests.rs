@@ -159,6 +159,16 @@ async fn a_broker_that_stops_leaves_last_good_data_that_says_its_age() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_silent_writer_is_told_while_its_views_still_answer() {
+    let harness = Harness::with_objects(3).await;
+    let mut readiness = harness.mirror.readiness();
+    let is_told = |now: &MirrorReadiness| matches!(now, MirrorReadiness::ReadyBut(note) if note.contains("watcher of group 0, "));
+    readiness.wait_for(is_told).await.unwrap();
+    assert_eq!(harness.items().map(|items| items.len()), Some(3));
+    harness.until_ready().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_log_made_anew_or_cut_short_is_read_anew() {
     let mut harness = Harness::with_objects(5).await;
     let before = harness.bus.head().await.unwrap().last;
