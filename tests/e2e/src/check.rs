@@ -1,10 +1,11 @@
 //! Checks of a running system, for every test that makes them true.
 
 use anteroom_bus::{Bus, nats::NatsBus};
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use serde_json::Value;
 
 use crate::{
+    services::Running,
     views::held,
     wait,
     world::{World, ingress, service},
@@ -121,6 +122,23 @@ pub async fn is_admitted(world: &World, object: &Value) -> anyhow::Result<()> {
     })
     .await?;
     world.delete(object).await
+}
+
+/// Waits until exactly one of these watchers is the coordinator, and returns that watcher.
+pub async fn one_leads<'r>(watchers: &[&'r Running]) -> anyhow::Result<&'r Running> {
+    wait::until("exactly one watcher to lead", async || {
+        let mut leading = Vec::new();
+        for &watcher in watchers {
+            if watcher.metric("anteroom_leader", &[]).await? == 1.0 {
+                leading.push(watcher);
+            }
+        }
+        match leading[..] {
+            [one] => Ok(one),
+            _ => Err(anyhow!("{} lead", leading.len())),
+        }
+    })
+    .await
 }
 
 /// Every replica holds exactly what the API server lists: keys and resource versions.

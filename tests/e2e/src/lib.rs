@@ -28,4 +28,5 @@ pub mod turn;
 pub mod views;
 pub mod wait;
 pub mod webhook_client;
+pub mod webhook_service;
 pub mod world;

@@ -1,7 +1,11 @@
 //! A way to a server that can be cut and stopped: bytes go through as they are.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
@@ -27,6 +31,7 @@ struct Faults {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    servers: Arc<Mutex<Vec<SocketAddr>>>,
     faults: watch::Sender<Faults>,
     _accepting: AbortOnDropHandle<()>,
 }
@@ -42,15 +47,12 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let faults = watch::Sender::new(Faults::default());
-        let of_each = faults.subscribe();
-        let accepting = tokio::spawn(async move {
-            let mut turns = servers.into_iter().cycle();
-            while let (Ok((client, _)), Some(server)) = (listener.accept().await, turns.next()) {
-                tokio::spawn(connection(client, server, of_each.clone()));
-            }
-        });
+        let servers = Arc::new(Mutex::new(servers));
+        let accepting = accept(listener, Arc::clone(&servers), faults.subscribe());
+        let accepting = tokio::spawn(accepting);
         Ok(Self {
             address,
+            servers,
             faults,
             _accepting: AbortOnDropHandle::new(accepting),
         })
@@ -59,6 +61,11 @@ impl Proxy {
     /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Leads new connections to these servers from now on, to each in turn. Without a server they are closed.
+    pub fn lead_to(&self, servers: Vec<SocketAddr>) {
+        *self.servers.lock() = servers;
     }
 
     /// Cuts every connection that is open.
@@ -71,6 +78,28 @@ impl Proxy {
     pub fn silence(&self, silent: bool) {
         self.faults.send_modify(|faults| faults.silent = silent);
     }
+}
+
+/// Takes connections, and leads each to the next server.
+async fn accept(
+    listener: TcpListener,
+    servers: Arc<Mutex<Vec<SocketAddr>>>,
+    faults: watch::Receiver<Faults>,
+) {
+    let mut turn = 0;
+    while let Ok((client, _)) = listener.accept().await {
+        let server = in_turn(&servers.lock(), turn);
+        turn += 1;
+        if let Some(server) = server {
+            tokio::spawn(connection(client, server, faults.clone()));
+        }
+    }
+}
+
+/// Returns the server of this turn; `None` if there are no servers.
+fn in_turn(servers: &[SocketAddr], turn: usize) -> Option<SocketAddr> {
+    let at = turn.checked_rem(servers.len())?;
+    servers.get(at).copied()
 }
 
 async fn connection(client: TcpStream, server: SocketAddr, faults: watch::Receiver<Faults>) {
@@ -145,5 +174,21 @@ mod tests {
         let mut another = TcpStream::connect(proxy.address()).await.unwrap();
         another.write_all(b"ef").await.unwrap();
         another.read_exact(&mut said).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn new_connections_lead_to_the_servers_of_now_and_others_stay() {
+        let proxy = Proxy::start_before(Vec::new()).await.unwrap();
+        let mut said = [0; 2];
+        let mut closed = TcpStream::connect(proxy.address()).await.unwrap();
+        assert_eq!(closed.read(&mut said).await.unwrap_or_default(), 0);
+        proxy.lead_to(vec![echo().await]);
+        let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+        client.write_all(b"ab").await.unwrap();
+        client.read_exact(&mut said).await.unwrap();
+        proxy.lead_to(Vec::new());
+        client.write_all(b"cd").await.unwrap();
+        client.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said, b"cd");
     }
 }

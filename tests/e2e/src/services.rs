@@ -70,6 +70,12 @@ impl Recipe {
         self
     }
 
+    /// Returns the value of `--flag`, if it was set.
+    pub fn value(&self, flag: &str) -> Option<&str> {
+        let at = self.args.iter().position(|arg| arg == flag)?;
+        self.args.get(at + 1).map(String::as_str)
+    }
+
     /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl std::fmt::Display) -> Self {
@@ -130,6 +136,12 @@ impl Running {
     /// The address of its admin server.
     pub fn admin(&self) -> SocketAddr {
         self.recipe.admin
+    }
+
+    /// Returns the address at which a webhook takes reviews.
+    pub fn listens_at(&self) -> anyhow::Result<SocketAddr> {
+        let address = self.recipe.value("--listen-address");
+        Ok(address.context("it is no webhook")?.parse()?)
     }
 
     /// Waits until `/readyz` answers 200.

@@ -37,13 +37,16 @@ pub struct SystemPlan {
     pub watchers: usize,
     /// The number of replicas.
     pub replicas: usize,
+    /// The number of webhooks. Several of them take their reviews by a
+    /// [`WebhookService`](crate::webhook_service::WebhookService), which a [`World`](crate::world::World) starts.
+    pub webhooks: usize,
     /// Environment variables of every process.
     pub env: Vec<(String, String)>,
     /// Flags of every watcher.
     pub watcher_args: Vec<(&'static str, String)>,
     /// Flags of every replica.
     pub replica_args: Vec<(&'static str, String)>,
-    /// Flags of the webhook.
+    /// Flags of every webhook.
     pub webhook_args: Vec<(&'static str, String)>,
     /// The webhook takes reviews only from who presents the API server's certificate.
     pub webhook_takes_known_clients: bool,
@@ -64,6 +67,7 @@ impl Default for SystemPlan {
         Self {
             watchers: 1,
             replicas: REPLICAS,
+            webhooks: 1,
             env: Vec::new(),
             watcher_args: Vec::new(),
             replica_args: Vec::new(),
@@ -83,7 +87,7 @@ fn with_args(recipe: Recipe, args: &[(&'static str, String)]) -> Recipe {
         .fold(recipe, |recipe, (flag, value)| recipe.arg(flag, value))
 }
 
-/// Watchers, replicas, a webhook, and perhaps a reporter.
+/// Watchers, replicas, webhooks, and perhaps a reporter.
 #[derive(Debug)]
 pub struct System {
     /// The first watcher; `None` while it is killed.
@@ -92,8 +96,10 @@ pub struct System {
     pub other_watchers: Vec<Option<Running>>,
     /// Each is `None` while it is killed.
     pub replicas: Vec<Option<Running>>,
-    /// The webhook.
+    /// The first webhook.
     pub webhook: Running,
+    /// The other webhooks; each is `None` while it is killed.
+    pub other_webhooks: Vec<Option<Running>>,
     /// The reporter; `None` where the plan has none, or while it is killed.
     pub reporter: Option<Running>,
 }
@@ -166,12 +172,19 @@ impl System {
         let replicas = (0..plan.replicas)
             .map(replica)
             .collect::<anyhow::Result<_>>()?;
-        let address = free_address()?;
-        let webhook = recipe("webhook", "webhook", "webhook")?
-            .env("KUBECONFIG", webhook_kubeconfig.display())
-            .arg("--listen-address", address)
-            .arg("--webhook-url", format!("https://{address}"))
-            .arg("--service-namespace", SYSTEM_NAMESPACE);
+        let webhook = |index: usize| -> anyhow::Result<_> {
+            let name = match index {
+                0 => "webhook".to_owned(),
+                index => format!("webhook-{index}"),
+            };
+            let address = free_address()?;
+            let recipe = recipe(&name, "webhook", "webhook")?
+                .env("KUBECONFIG", webhook_kubeconfig.display())
+                .arg("--listen-address", address)
+                .arg("--webhook-url", format!("https://{address}"))
+                .arg("--service-namespace", SYSTEM_NAMESPACE);
+            with_args(recipe, &plan.webhook_args).start()
+        };
         let reporter = match &plan.reporter {
             Some(kubeconfig) => {
                 let recipe = recipe("reporter", "reporter", "reporter")?
@@ -186,8 +199,23 @@ impl System {
             watcher: Some(first),
             other_watchers,
             replicas,
-            webhook: with_args(webhook, &plan.webhook_args).start()?,
+            webhook: webhook(0)?,
+            other_webhooks: (1..plan.webhooks)
+                .map(|index| webhook(index).map(Some))
+                .collect::<anyhow::Result<_>>()?,
         })
+    }
+
+    /// The watchers that were not killed.
+    pub fn watchers(&self) -> impl Iterator<Item = &Running> {
+        let others = self.other_watchers.iter().flatten();
+        self.watcher.iter().chain(others)
+    }
+
+    /// The webhooks that were not killed.
+    pub fn webhooks(&self) -> impl Iterator<Item = &Running> {
+        let others = self.other_webhooks.iter().flatten();
+        [&self.webhook].into_iter().chain(others)
     }
 
     /// Waits until every service says that it is ready.
@@ -198,6 +226,7 @@ impl System {
             .chain(self.other_watchers.iter_mut().flatten())
             .chain(self.replicas.iter_mut().flatten())
             .chain(self.reporter.iter_mut())
+            .chain(self.other_webhooks.iter_mut().flatten())
         {
             running.ready().await?;
         }
@@ -212,6 +241,7 @@ impl System {
             .chain(self.watcher)
             .chain(self.other_watchers.into_iter().flatten())
             .chain([self.webhook])
+            .chain(self.other_webhooks.into_iter().flatten())
             .chain(self.reporter)
     }
 }

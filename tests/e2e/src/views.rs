@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anteroom_bus::{Address, Bus, BusExt as _, LogEvent, LogScope, nats::NatsBus};
+use anteroom_bus::{Address, Bus, BusExt as _, Call, LogEvent, LogScope, nats::NatsBus};
 use anteroom_load::{QueryResult, ask_one};
 use anteroom_model::{
     Collection, DesiredView, FactError, ObjectKey, ObjectReference, Op, Shape, Source, ViewId,
@@ -12,7 +12,7 @@ use anteroom_wire::replica_beat::ReplicaBeat;
 use anteroom_wire::{
     body,
     envelope::Record,
-    query::{Query, Selection},
+    query::{Query, QueryRequest, Selection, decode_outcome, encode_request},
 };
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -155,6 +155,49 @@ pub(crate) async fn held(bus: &NatsBus, replica: &str, view: &str) -> anyhow::Re
     let mut keys: Vec<Held> = serde_json::from_value(result)?;
     keys.sort();
     Ok(keys)
+}
+
+/// Asks a replica whether a view has this object, by news of this age at most.
+///
+/// # Errors
+/// There is no answer within the deadline, or an answer that says why the replica cannot tell.
+pub async fn has(
+    bus: &NatsBus,
+    replica: &str,
+    view: &str,
+    object: &ObjectKey,
+    age_max: Duration,
+    deadline: Duration,
+) -> anyhow::Result<bool> {
+    let query = Query {
+        expression: "metadata.name".into(),
+        selection: Some(Selection {
+            shape: Shape::Object,
+            object: Some(object.clone()),
+            ..Selection::default()
+        }),
+        ..Query::default()
+    };
+    let request = QueryRequest {
+        queries: vec![query],
+        age_max_ms: Some(u64::try_from(age_max.as_millis())?),
+        ..QueryRequest::default()
+    };
+    let call = Call {
+        body: encode_request(&request)?,
+        deadline,
+        trace: None,
+    };
+    let to = Address::Replica {
+        replica: replica.to_owned(),
+        view: ViewId::new(view),
+    };
+    let reply = decode_outcome(&bus.request(&to, call, deadline).await?)??;
+    match reply.results.into_iter().next().context("one result")? {
+        Ok(_) => Ok(true),
+        Err(FactError::ObjectNotFound { .. }) => Ok(false),
+        Err(other) => Err(other.into()),
+    }
 }
 
 async fn answer(

@@ -1,6 +1,6 @@
 //! Everything at once: a real cluster, NATS, and every service as a process of its own.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use anteroom_load::Oracle;
 use anyhow::Context;
@@ -20,6 +20,7 @@ use crate::{
     system::{SYSTEM_NAMESPACE, System, SystemPlan},
     turn::{self, Turn},
     webhook_client,
+    webhook_service::WebhookService,
 };
 
 /// The namespace of the test's own objects.
@@ -32,6 +33,8 @@ const CREATES_IN_FLIGHT: usize = 32;
 pub struct World {
     /// The services.
     pub system: System,
+    /// The way to the webhooks, where the plan has several.
+    pub webhook_service: Option<WebhookService>,
     /// The NATS server.
     pub nats: Nats,
     /// Between the watchers and the API server, where it was asked for.
@@ -103,30 +106,25 @@ impl World {
             false => None,
         };
         let way = proxy.as_ref().map_or(cluster.address(), Proxy::address);
-        let mut plan = plan.clone();
-        if plan.reporter.is_some() {
-            plan.reporter = Some(cluster.kubeconfig_file(Identity::Reporter)?);
-        }
-        let owner = ("--owner-cluster-role", "anteroom-webhook".to_owned());
-        plan.webhook_args.insert(0, owner);
-        if plan.webhook_takes_known_clients {
-            let authority = path.join(webhook_client::AUTHORITY);
-            let of_api_server = [
-                ("--client-ca-file", authority.display().to_string()),
-                ("--client-names", webhook_client::NAME.to_owned()),
-            ];
-            plan.webhook_args.extend(of_api_server);
-        }
+        let to_webhooks = match plan.webhooks {
+            0 | 1 => None,
+            _ => Some(Proxy::start_before(Vec::new()).await?),
+        };
         let system = System::start_as(
-            &plan,
+            &completed(plan, &cluster, path, to_webhooks.as_ref())?,
             path,
             &nats.logins(),
             &cluster.kubeconfig_file_by(Identity::Watcher, way)?,
             &cluster.kubeconfig_file(Identity::Webhook)?,
         )?;
+        let webhook_service = match to_webhooks {
+            Some(proxy) => Some(WebhookService::start(proxy, system.webhooks())?),
+            None => None,
+        };
         let oracle = Arc::default();
         Ok(Self {
             system,
+            webhook_service,
             nats,
             proxy,
             cluster,
@@ -209,6 +207,34 @@ impl World {
         keys.sort();
         Ok(keys)
     }
+}
+
+/// Adds to a plan what is known once the cluster runs. `to_webhooks` leads to several webhooks.
+fn completed(
+    plan: &SystemPlan,
+    cluster: &Cluster,
+    folder: &Path,
+    to_webhooks: Option<&Proxy>,
+) -> anyhow::Result<SystemPlan> {
+    let mut plan = plan.clone();
+    if plan.reporter.is_some() {
+        plan.reporter = Some(cluster.kubeconfig_file(Identity::Reporter)?);
+    }
+    let owner = ("--owner-cluster-role", "anteroom-webhook".to_owned());
+    plan.webhook_args.insert(0, owner);
+    if plan.webhook_takes_known_clients {
+        let authority = folder.join(webhook_client::AUTHORITY);
+        let of_api_server = [
+            ("--client-ca-file", authority.display().to_string()),
+            ("--client-names", webhook_client::NAME.to_owned()),
+        ];
+        plan.webhook_args.extend(of_api_server);
+    }
+    if let Some(proxy) = to_webhooks {
+        let url = format!("https://{}", proxy.address());
+        plan.webhook_args.push(("--webhook-url", url));
+    }
+    Ok(plan)
 }
 
 /// The host of the Ingress with this number.
