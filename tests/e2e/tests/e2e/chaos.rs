@@ -15,22 +15,26 @@ use anteroom_e2e::{
     check::{
         ENTRY, POLICY, SERVICES_ENTRY, entry_is_ready, is_denied, replicas_equal_the_api_server,
     },
-    system::target,
-    wait::{self, setting},
+    system::{SystemPlan, target},
+    wait::setting,
     world::{World, host},
 };
-use anteroom_load::{Live, Plan, Report, Stop};
+use anteroom_load::{Live, Plan, Stop};
 use anyhow::{Context, ensure};
 use futures::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 
 use self::{mutator::Mutator, saboteur::Saboteur};
+use crate::load::calm;
 
 const SERVICES: usize = 300;
 const INGRESSES: usize = 300;
 
 /// Reviews in flight.
 const CONCURRENCY: usize = 4;
+
+/// The number of webhooks. Reviews come to them as by a Service.
+const WEBHOOKS: usize = 2;
 
 /// The number of mutators of the cluster, each with its own hosts.
 const MUTATORS: u64 = 2;
@@ -45,7 +49,11 @@ const SECONDS_DEFAULT: u64 = 30;
 async fn no_wrong_decision_whatever_is_killed_or_frozen() -> anyhow::Result<()> {
     let seed = setting("ANTEROOM_CHAOS_SEED", SEED_DEFAULT)?;
     let lasts = Duration::from_secs(setting("ANTEROOM_CHAOS_SECONDS", SECONDS_DEFAULT)?);
-    let mut world = World::start().await?;
+    let plan = SystemPlan {
+        webhooks: WEBHOOKS,
+        ..SystemPlan::default()
+    };
+    let mut world = World::start_as(&plan).await?;
     let outcome = story(&mut world, seed, lasts).await;
     let outcome = outcome.with_context(|| format!("ANTEROOM_CHAOS_SEED={seed}"));
     world.with_logs(outcome)
@@ -61,6 +69,8 @@ async fn story(world: &mut World, seed: u64, lasts: Duration) -> anyhow::Result<
     entry_is_ready(world, "services", SERVICES).await?;
     is_denied(world, &host(7)).await?;
 
+    let service = world.webhook_service.as_ref().context("a Service")?;
+    service.leads_to(WEBHOOKS).await?;
     let target = target(&world.client).await?;
     let live = Arc::new(Live::default());
     let (load_ends, changes_end) = (CancellationToken::new(), CancellationToken::new());
@@ -86,7 +96,7 @@ async fn story(world: &mut World, seed: u64, lasts: Duration) -> anyhow::Result<
         tell(&format!("  {changes:?}"));
     }
     saboteur.rest(world).await?;
-    calm(&live).await?;
+    calm(&live, CALM).await?;
     load_ends.cancel();
     let report = load.await??;
     tell(&format!(
@@ -95,23 +105,6 @@ async fn story(world: &mut World, seed: u64, lasts: Duration) -> anyhow::Result<
     ));
     ensure!(report.wrong == 0, "{report:#?}");
     replicas_equal_the_api_server(world).await
-}
-
-/// Decisions flow, and none fails.
-async fn calm(live: &Live) -> anyhow::Result<()> {
-    let mut since: Report = live.report();
-    wait::until("decisions to flow without an error", async || {
-        let now = live.report();
-        if now.errors > since.errors {
-            since = now;
-            return Err(format!("{:?}", since.error_kinds));
-        }
-        match now.decisions - since.decisions {
-            enough if enough >= CALM => Ok(()),
-            few => Err(format!("{few} since the last error")),
-        }
-    })
-    .await
 }
 
 /// Seen with `--nocapture`, and when the story ends badly.

@@ -13,12 +13,12 @@ use anteroom_e2e::{
     wait,
     world::{World, host, ingress},
 };
-use anteroom_load::{Live, Plan, Report, Stop, Target};
+use anteroom_load::{Answer, Client, Live, Plan, Report, Stop, Target, review};
 use anyhow::{Context as _, ensure};
 use tokio_util::sync::CancellationToken;
 
-/// Reviews in flight.
-const CONCURRENCY: usize = 4;
+/// Reviews in flight, each on a connection of its own.
+pub(crate) const CONCURRENCY: usize = 4;
 
 /// Decisions that end a part of a story: everything is well.
 pub(crate) const CALM: u64 = 300;
@@ -77,19 +77,70 @@ impl Load {
         Ok(begun.elapsed())
     }
 
+    /// Ends the load, which has lost no decision.
     pub(crate) async fn end(self, what: &str) -> anyhow::Result<()> {
-        self.decides(CALM).await?;
+        let report = self.finish(what).await?;
+        ensure!(report.errors == 0, "{what}: {report:#?}");
+        Ok(())
+    }
+
+    /// Ends the load once decisions flow without an error, and returns its report. No decision was wrong.
+    pub(crate) async fn finish(self, what: &str) -> anyhow::Result<Report> {
+        calm(&self.live, CALM).await?;
         self.stop.cancel();
         let report = self.task.await??;
         println!(
             "{what}: {} decisions, {} failed, the slowest took {:.0} ms",
             report.decisions, report.errors, report.max_ms
         );
-        ensure!(
-            report.wrong == 0 && report.errors == 0,
-            "{what}: {report:#?}"
-        );
-        Ok(())
+        ensure!(report.wrong == 0, "{what}: {report:#?}");
+        Ok(report)
+    }
+}
+
+/// Waits until so many decisions were made in a row without an error.
+pub(crate) async fn calm(live: &Live, decisions: u64) -> anyhow::Result<()> {
+    let mut since: Report = live.report();
+    wait::until("decisions to flow without an error", async || {
+        let now = live.report();
+        if now.errors > since.errors {
+            since = now;
+            return Err(format!("{:?}", since.error_kinds));
+        }
+        match now.decisions - since.decisions {
+            enough if enough >= decisions => Ok(()),
+            few => Err(format!("{few} since the last error")),
+        }
+    })
+    .await
+}
+
+/// Asks the webhook itself, whatever the API server does meanwhile.
+pub(crate) struct Witness {
+    client: Client,
+}
+
+impl Witness {
+    pub(crate) fn new(target: &Target) -> anyhow::Result<Self> {
+        let client = Client::new(target.clone())?;
+        Ok(Self { client })
+    }
+
+    /// Waits until a decision says that `host` is taken, or that it is not.
+    pub(crate) async fn sees(&mut self, host: &str, taken: bool) -> anyhow::Result<()> {
+        let object = anteroom_load::ingress("default", "witness", host);
+        let what = format!("decisions to know that taken={taken} of {host}");
+        wait::until(&what, async || {
+            let uid = "witness";
+            let body = self.client.post(review(uid, &object)).await;
+            let body = body.map_err(|e| format!("{e:#}"))?;
+            match (Answer::parse(uid, &body)?, taken) {
+                (Answer::Denied { .. }, true) | (Answer::Allowed, false) => Ok(()),
+                (other, _) => Err(format!("{other:?}")),
+            }
+        })
+        .await
+        .context("the witness")
     }
 }
 
@@ -105,16 +156,30 @@ impl Faults {
         Self { target, hosts }
     }
 
-    /// Posts reviews while `fault` comes and goes. Afterwards a new host is known, and all is in step again.
+    /// Posts reviews while `fault` comes and goes. Afterwards a new host is known, and all is in step again. No decision is
+    /// lost.
     pub(crate) async fn under_load(
         &mut self,
         world: &mut World,
         what: &str,
         fault: impl AsyncFnOnce(&mut World) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        let report = self.reported(world, what, fault).await?;
+        ensure!(report.errors == 0, "{what}: {report:#?}");
+        Ok(())
+    }
+
+    /// Posts reviews as [`Faults::under_load`] does, and returns their report: decisions may be lost.
+    pub(crate) async fn reported(
+        &mut self,
+        world: &mut World,
+        what: &str,
+        fault: impl AsyncFnOnce(&mut World) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Report> {
         let load = Load::begin(world, &self.target);
         load.decides(CALM).await?;
-        fault(world).await.with_context(|| what.to_owned())?;
+        let fault = Box::pin(fault(world));
+        fault.await.with_context(|| what.to_owned())?;
         let new = host(self.hosts);
         let object = ingress(self.hosts, &new);
         self.hosts += 1;
@@ -125,6 +190,6 @@ impl Faults {
         is_denied(world, &new).await?;
         world.nats.all_healthy().await?;
         world.system.ready().await?;
-        load.end(what).await
+        load.finish(what).await
     }
 }

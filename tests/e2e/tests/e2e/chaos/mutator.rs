@@ -10,8 +10,8 @@ use anteroom_e2e::{
     wait,
     world::{NAMESPACE, World},
 };
-use anteroom_load::{Answer, Client, Oracle, Target, ingress, review};
-use anyhow::{Context, bail};
+use anteroom_load::{Oracle, Target, ingress};
+use anyhow::bail;
 use kube::{
     api::{Api, DynamicObject, PostParams},
     core::Status,
@@ -19,6 +19,8 @@ use kube::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+use crate::load::Witness;
 
 /// The hosts of a mutator: few, so that each changes often.
 const HOSTS: usize = 24;
@@ -138,33 +140,4 @@ fn name_of(object: &Value) -> String {
 fn host_of(object: &Value) -> String {
     let host = object["spec"]["rules"][0]["host"].as_str();
     host.unwrap_or_default().to_owned()
-}
-
-/// Asks the webhook itself, whatever the API server does meanwhile.
-pub(crate) struct Witness {
-    client: Client,
-}
-
-impl Witness {
-    pub(crate) fn new(target: &Target) -> anyhow::Result<Self> {
-        let client = Client::new(target.clone())?;
-        Ok(Self { client })
-    }
-
-    /// Waits until a decision says that `host` is taken, or that it is not.
-    pub(crate) async fn sees(&mut self, host: &str, taken: bool) -> anyhow::Result<()> {
-        let object = ingress("default", "witness", host);
-        let what = format!("decisions to know that taken={taken} of {host}");
-        wait::until(&what, async || {
-            let uid = "witness";
-            let body = self.client.post(review(uid, &object)).await;
-            let body = body.map_err(|e| format!("{e:#}"))?;
-            match (Answer::parse(uid, &body)?, taken) {
-                (Answer::Denied { .. }, true) | (Answer::Allowed, false) => Ok(()),
-                (other, _) => Err(format!("{other:?}")),
-            }
-        })
-        .await
-        .context("the witness")
-    }
 }

@@ -7,15 +7,16 @@ use std::{
 };
 
 use anteroom_e2e::{
+    check::one_leads,
     services::{Recipe, Running},
-    wait,
     world::World,
 };
 use anteroom_load::{Live, Target};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
-use super::{mutator::Witness, tell};
+use super::tell;
+use crate::load::Witness;
 
 /// A part that may be struck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +24,18 @@ enum Part {
     Replica(usize),
     Watcher,
     Standby,
+    /// The second of two, so that there is always a webhook that can be asked.
+    Webhook,
     Nats(usize),
     ApiServer,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part::Replica(0),
     Part::Replica(1),
     Part::Watcher,
     Part::Standby,
+    Part::Webhook,
     Part::Nats(0),
     Part::Nats(1),
     Part::Nats(2),
@@ -121,15 +125,9 @@ impl Saboteur {
         for part in PARTS {
             self.recovered(world, part).await?;
         }
-        wait::until("exactly one watcher to lead", async || {
-            let mut leaders = 0.0;
-            for watcher in world.system.watcher.iter().chain(&self.standby) {
-                leaders += watcher.metric("anteroom_leader", &[]).await?;
-            }
-            ensure!(leaders == 1.0, "{leaders} lead");
-            Ok(())
-        })
-        .await
+        let watchers = world.system.watchers().chain(&self.standby);
+        let watchers: Vec<&Running> = watchers.collect();
+        one_leads(&watchers).await.map(drop)
     }
 
     async fn pause(&mut self, ms: std::ops::Range<u64>) {
@@ -140,7 +138,7 @@ impl Saboteur {
         match part {
             Part::Nats(number) => world.nats.kill_one(number)?,
             Part::ApiServer => world.cluster.kill_apiserver()?,
-            Part::Replica(_) | Part::Watcher | Part::Standby => {
+            Part::Replica(_) | Part::Watcher | Part::Standby | Part::Webhook => {
                 let freeze = self.rng.random_bool(0.5);
                 let slot = self.slot(world, part);
                 let running = slot.take().with_context(|| format!("{part:?} runs"))?;
@@ -175,6 +173,7 @@ impl Saboteur {
         match part {
             Part::Replica(index) => &mut world.system.replicas[index],
             Part::Standby => &mut self.standby,
+            Part::Webhook => &mut world.system.other_webhooks[0],
             _ => &mut world.system.watcher,
         }
     }
