@@ -46,6 +46,7 @@ mod shadow;
 mod shares;
 mod simulator;
 mod sources;
+mod stopped;
 mod stops;
 mod structured_merge;
 mod surroundings;
