@@ -54,3 +54,4 @@ mod tenants;
 mod traces;
 mod unreadable;
 mod watched;
+mod webhooks;
