@@ -22,7 +22,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::Metrics;
+use crate::{Metrics, watched_file::WatchedFileError};
 use clients::Clients;
 
 /// An error of a certificate.
@@ -36,6 +36,9 @@ pub enum CertError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// A file that is read again cannot be read, or is too long.
+    #[error(transparent)]
+    File(#[from] WatchedFileError),
     /// Not PEM, or not of what is expected.
     #[error("the {what} is not PEM, or holds none")]
     Pem {

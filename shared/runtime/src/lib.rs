@@ -20,6 +20,7 @@
 //! | [`units`] | sizes and durations as people write them |
 //! | [`wall_clock`] | the time of day, read in one place |
 //! | [`age_clock`] | moments that ages are counted from: suspends of the machine count |
+//! | [`watched_file`] | a file that is read again while the process runs |
 
 pub mod admin;
 pub mod age_clock;
@@ -40,6 +41,7 @@ pub mod telemetry;
 pub mod testing;
 pub mod units;
 pub mod wall_clock;
+pub mod watched_file;
 
 pub use metrics::Metrics;
 pub use readiness::{Check, CheckReport, Readiness, ReadinessReport};

@@ -19,7 +19,11 @@ use x509_parser::{
     prelude::{FromDer as _, X509Certificate},
 };
 
-use super::{CertError, files};
+use super::CertError;
+use crate::watched_file::{POLL_INTERVAL, WatchedFile};
+
+/// The bytes of a file of authorities.
+const AUTHORITIES_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Options that say which clients a server takes.
 #[derive(Args, Clone, Debug, Default)]
@@ -98,27 +102,21 @@ impl Clients {
         Ok(())
     }
 
-    /// Reads the file of authorities now and then again every [`files::POLL_INTERVAL`]. Never ends; drop it to stop.
-    pub async fn follow(&self, file: PathBuf) -> std::convert::Infallible {
-        let mut before = None;
+    /// Reads the file of authorities now and then again every [`POLL_INTERVAL`]. Never ends; drop it to stop.
+    pub async fn follow(&self, path: PathBuf) -> std::convert::Infallible {
+        let mut file = WatchedFile::new(path.clone(), AUTHORITIES_BYTES_MAX);
         loop {
-            let found = tokio::fs::read_to_string(&file).await;
-            let now = found.as_ref().map_err(ToString::to_string).cloned();
-            if before.as_ref() != Some(&now) {
-                let path = file.display().to_string();
-                let trusted = found
-                    .map_err(|source| CertError::Read { path, source })
-                    .and_then(|pem| self.trust(&pem));
-                match trusted {
-                    Ok(()) => tracing::info!(file = %file.display(), "client authorities loaded"),
+            if let Some(found) = file.changed().await {
+                let found = found.map_err(CertError::from);
+                match found.and_then(|pem| self.trust(&pem)) {
+                    Ok(()) => tracing::info!(file = %path.display(), "client authorities loaded"),
                     Err(error) => {
                         let error = format!("{:#}", anyhow::Error::new(error));
                         tracing::error!(error, "--client-ca-file refused: correct the file");
                     }
                 }
-                before = Some(now);
             }
-            tokio::time::sleep(files::POLL_INTERVAL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

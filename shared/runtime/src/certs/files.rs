@@ -9,10 +9,7 @@ use clap::Args;
 
 use super::{CertError, Certificates, Pair, Pem};
 use crate::wall_clock;
-
-/// Interval between reads of the files. A Secret's files are symbolic links that are swapped, which
-/// file notifications see unreliably; reading two small files costs nothing.
-pub const POLL_INTERVAL: Duration = Duration::from_secs(10);
+pub use crate::watched_file::POLL_INTERVAL;
 
 /// Options that name the files of a certificate.
 #[derive(Args, Clone, Debug, Default)]
