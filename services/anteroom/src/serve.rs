@@ -80,6 +80,16 @@ impl Default for PartsArgs {
 }
 
 pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()> {
+    let file = args.parts.webhook.exemption_args.clone();
+    let serve = |exemptions| {
+        let mut args = args;
+        args.parts.webhook.exemptions = exemptions;
+        run_parts(args, service.clone())
+    };
+    file.following(&service, serve).await
+}
+
+async fn run_parts(args: ServeArgs, service: Service) -> anyhow::Result<()> {
     let client = args.kubernetes.client().await?;
     let bus = connect(args.nats.as_deref()).await?;
     let mut parts = args.parts;
@@ -154,8 +164,8 @@ impl RunningServices {
             webhook,
             mut reporter,
         } = args;
-        // One option says it for both.
-        reporter.resource_filters = webhook.filters.resource_filters.clone();
+        // One file says it for both.
+        reporter.exemptions = webhook.exemptions.clone();
         let scope = |name| service.scope(name);
         if watcher.background_scans {
             tasks.spawn(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anteroom_policy::ResourceFilters;
+use anteroom_engine::exemptions::Exemptions;
 use anteroom_runtime::{instance, units::duration};
 use anteroom_seal::Keys;
 
@@ -54,8 +54,8 @@ pub struct Args {
     pub events_per_second: u32,
 
     /// Objects that no policy is asked about: the webhook's, in a process with both.
-    #[arg(skip = ResourceFilters::usual())]
-    pub resource_filters: ResourceFilters,
+    #[arg(skip)]
+    pub exemptions: Exemptions,
 
     /// The keys that Secrets are asked for with.
     #[arg(skip = Keys::none())]
@@ -70,7 +70,7 @@ impl Default for Args {
             background_scan_interval: SCAN_INTERVAL,
             report_writes_per_second: 50,
             events_per_second: 10,
-            resource_filters: ResourceFilters::usual(),
+            exemptions: Exemptions::default(),
             asker_keys: Keys::none(),
         }
     }

@@ -6,7 +6,7 @@ use anteroom_bus::{
     Bus,
     nats::{NatsArgs, NatsBus},
 };
-use anteroom_engine::FilterArgs;
+use anteroom_engine::exemptions::{ExemptionArgs, Exemptions};
 use anteroom_runtime::{
     Service,
     kubernetes::KubernetesArgs,
@@ -22,7 +22,7 @@ pub struct Command {
     #[command(flatten)]
     reporter: Args,
     #[command(flatten, next_help_heading = "Reporter")]
-    filters: FilterArgs,
+    exemptions: ExemptionArgs,
     #[command(flatten)]
     asker: AskerArgs,
     #[command(flatten)]
@@ -41,8 +41,14 @@ impl Command {
     }
 
     async fn serve(self, service: Service) -> anyhow::Result<()> {
+        let file = self.exemptions.clone();
+        let serve = |exemptions| self.serve_by(exemptions, service.clone());
+        file.following(&service, serve).await
+    }
+
+    async fn serve_by(self, exemptions: Exemptions, service: Service) -> anyhow::Result<()> {
         let mut reporter = self.reporter;
-        reporter.resource_filters = self.filters.resource_filters;
+        reporter.exemptions = exemptions;
         reporter.asker_keys = self.asker.keys().await?;
         let keys = reporter.asker_keys.clone();
         let client = self.kubernetes.client().await?;

@@ -81,7 +81,7 @@ pub async fn run(
     let check = service.readiness.check("reports", "the lease");
     let asker_keys = args.asker_keys.clone();
     let (judge, follow) = Judge::new(Arc::clone(&bus), asker_keys, &service, policies);
-    let judge = judge.filtering(args.resource_filters.clone());
+    let judge = judge.exempting(args.exemptions.clone());
     let holder = args.holder();
     let mut candidate = Candidate::new(&client, &args.reporter_namespace, LEASE, holder.clone());
     let tasks = Tasks::new(service.shutdown.clone());

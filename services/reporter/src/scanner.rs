@@ -13,7 +13,10 @@ use std::{
 };
 
 use anteroom_bus::{Bus, LogScope};
-use anteroom_engine::judge::{CatalogSnapshot, Judge, ScannedPolicy};
+use anteroom_engine::{
+    exemptions::ExemptionRules,
+    judge::{CatalogSnapshot, Judge, ScannedPolicy},
+};
 use anteroom_mirror::{ChangeMarks, Changes, HeldViewFilter, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{GroupVersionResource, ObjectKey, ViewId};
 use anteroom_runtime::wall_clock;
@@ -70,6 +73,8 @@ pub(crate) struct Scanner {
     metrics: ReporterMetrics,
     plan: ScanPlan<Snapshot>,
     known: Option<CatalogSnapshot>,
+    /// The exemptions by which all objects are judged.
+    exemptions: Arc<ExemptionRules>,
     policies: BTreeMap<ObjectKey, ScannedPolicy>,
     collections: Collections,
     walks: VecDeque<PendingWalk>,
@@ -110,6 +115,7 @@ impl Scanner {
         };
         let mirror = Mirror::start(bus, LogScope::All, config, mirrored, stop);
         Self {
+            exemptions: judge.exemptions(),
             judge,
             mirror,
             shared,
@@ -145,6 +151,7 @@ impl Scanner {
                 self.refresh_policies(known);
             }
             self.look_at_facts(begun);
+            self.look_at_exemptions();
             self.plan_walks();
             self.tell_settled();
             self.begin_slices();
@@ -190,6 +197,22 @@ impl Scanner {
             self.rescan_all(|policy| due.contains(policy));
         }
         self.metrics.facts_waiting(self.rescans.waiting());
+    }
+
+    /// Judges everything anew if filters exempt other objects than before.
+    fn look_at_exemptions(&mut self) {
+        let now = self.judge.exemptions();
+        if Arc::ptr_eq(&now, &self.exemptions) {
+            return;
+        }
+        let is_same = now.filters == self.exemptions.filters;
+        self.exemptions = now;
+        // Until the log was read, nothing is judged.
+        if self.log_was_read && !is_same {
+            tracing::info!("exemptions changed: all objects are scanned again");
+            self.shared.with(Findings::reopen);
+            self.rescan_all(|_| true);
+        }
     }
 
     /// Marks the concerned policies to judge all objects again, by present or newer facts.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anteroom_engine::FilterArgs;
+use anteroom_engine::exemptions::{ExemptionArgs, Exemptions};
 use anteroom_runtime::{
     certs::{clients::ClientCaArgs, files::TlsFileArgs},
     instance,
@@ -83,39 +83,13 @@ pub struct Args {
     )]
     pub webhook_labels: Vec<(String, String)>,
 
-    /// Namespaces that are exempt from all policies, besides Anteroom's own.
-    #[arg(
-        long,
-        env = "ANTEROOM_EXEMPT_NAMESPACES",
-        default_value = "kube-system",
-        value_delimiter = ','
-    )]
-    pub exempt_namespaces: Vec<String>,
-
-    /// Kinds of requests that no policy is asked about.
+    /// The file of the requests that no policy is asked about.
     #[command(flatten)]
-    pub filters: FilterArgs,
+    pub exemption_args: ExemptionArgs,
 
-    /// Groups of users whose requests are exempt from all policies, separated by commas. `*` stands
-    /// for any run of characters, `?` for one. Members of a group with `!` before its name are
-    /// never exempt.
-    #[arg(
-        long,
-        env = "ANTEROOM_EXEMPT_GROUPS",
-        value_name = "GROUPS",
-        value_delimiter = ','
-    )]
-    pub exempt_groups: Vec<String>,
-
-    /// Users whose requests are exempt from all policies, in the same format, as in
-    /// `system:serviceaccount:ci:*`.
-    #[arg(
-        long,
-        env = "ANTEROOM_EXEMPT_USERS",
-        value_name = "USERS",
-        value_delimiter = ','
-    )]
-    pub exempt_users: Vec<String>,
+    /// The requests that no policy is asked about, besides those of Anteroom's own namespace.
+    #[arg(skip)]
+    pub exemptions: Exemptions,
 
     /// Decide and record, and never refuse or change anything: for an installation beside Kyverno. All webhooks are registered
     /// to be passed over if they fail.

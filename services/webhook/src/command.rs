@@ -6,6 +6,7 @@ use anteroom_bus::{
     Bus,
     nats::{NatsArgs, NatsBus},
 };
+use anteroom_engine::exemptions::Exemptions;
 use anteroom_runtime::{
     Service,
     kubernetes::KubernetesArgs,
@@ -49,7 +50,14 @@ impl Command {
     }
 
     async fn serve(self, service: Service) -> anyhow::Result<()> {
+        let file = self.webhook.exemption_args.clone();
+        let serve = |exemptions| self.serve_by(exemptions, service.clone());
+        file.following(&service, serve).await
+    }
+
+    async fn serve_by(self, exemptions: Exemptions, service: Service) -> anyhow::Result<()> {
         let mut webhook = self.webhook;
+        webhook.exemptions = exemptions;
         webhook.asker_keys = self.asker.keys().await?;
         let keys = webhook.asker_keys.clone();
         // Whether the API server is there is another matter: that is waited for.

@@ -1,31 +1,13 @@
 //! Requests that no policy is asked about, whatever the policies say: of some resources, and of some users.
 
-use std::sync::Arc;
+use anteroom_engine::{exemptions::Exemptions, incoming::KindName};
+use anteroom_policy::Filtered;
 
-use anteroom_engine::incoming::KindName;
-use anteroom_functions::wildcard;
-use anteroom_policy::{Filtered, ResourceFilters};
-
-use crate::{args::Args, review::Review};
+use crate::review::Review;
 
 /// The requests that no policy decides on. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Exempt(Arc<ExemptRules>);
-
-#[derive(Debug, Default)]
-struct ExemptRules {
-    filters: ResourceFilters,
-    users: Patterns,
-    groups: Patterns,
-}
-
-/// Names with wildcards.
-#[derive(Debug, Default)]
-struct Patterns {
-    exempt: Vec<String>,
-    /// The patterns that begin with `!`: a name that matches one is not exempt, even if another pattern matches.
-    asked: Vec<String>,
-}
+pub(crate) struct Exempt(Exemptions);
 
 /// The reason why no policy is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,23 +28,15 @@ impl ExemptBy {
 }
 
 impl Exempt {
-    /// Built from the options.
-    pub(crate) fn new(args: &Args) -> Self {
-        Self(Arc::new(ExemptRules {
-            filters: args.filters.resource_filters.clone(),
-            users: Patterns::new(&args.exempt_users),
-            groups: Patterns::new(&args.exempt_groups),
-        }))
+    /// By these exemptions, as they are when a request comes.
+    pub(crate) fn new(exemptions: Exemptions) -> Self {
+        Self(exemptions)
     }
 
     /// Returns the reason why no policy decides on a request, if there is one. `kind` is that of the
     /// resource, also where a subresource is accessed.
     pub(crate) fn by(&self, kind: KindName<'_>, review: &Review<'_>) -> Option<ExemptBy> {
-        let ExemptRules {
-            filters,
-            users,
-            groups,
-        } = &*self.0;
+        let rules = self.0.rules();
         let head = &review.head;
         let subject = Filtered {
             group: kind.group,
@@ -72,68 +46,26 @@ impl Exempt {
             namespace: &head.namespace,
             name: &head.name,
         };
-        if filters.filter(&subject) {
+        if rules.filters.filter(&subject) {
             return Some(ExemptBy::Resource);
         }
-        if users.exempt.is_empty() && groups.exempt.is_empty() {
+        if !rules.exempts_users() {
             return None; // The user is not read in this case.
         }
         let user = review.user()?;
-        let name = [&*user.username];
-        let is_asked = users.asks(&name) || groups.asks(&user.groups);
-        let is_exempt = users.exempts(&name) || groups.exempts(&user.groups);
-        (is_exempt && !is_asked).then_some(ExemptBy::User)
+        let is_exempt = rules.exempts_user(&user.username, &user.groups);
+        is_exempt.then_some(ExemptBy::User)
     }
-}
-
-impl Patterns {
-    fn new(given: &[String]) -> Self {
-        let mut patterns = Self::default();
-        for pattern in given {
-            let pattern = pattern.trim();
-            let (list, pattern) = match pattern.strip_prefix('!') {
-                Some(asked) => (&mut patterns.asked, asked.trim_start()),
-                None => (&mut patterns.exempt, pattern),
-            };
-            if !pattern.is_empty() {
-                list.push(pattern.to_owned());
-            }
-        }
-        patterns
-    }
-
-    fn exempts<S: AsRef<str>>(&self, names: &[S]) -> bool {
-        any(&self.exempt, names)
-    }
-
-    fn asks<S: AsRef<str>>(&self, names: &[S]) -> bool {
-        any(&self.asked, names)
-    }
-}
-
-fn any<S: AsRef<str>>(patterns: &[String], names: &[S]) -> bool {
-    let matches = |name: &S| {
-        let mut patterns = patterns.iter();
-        patterns.any(|pattern| wildcard::matches(pattern, name.as_ref()))
-    };
-    names.iter().any(matches)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
+    use anteroom_engine::exemptions::ExemptionRules;
     use serde_json::{Value, json};
 
     use super::*;
 
-    #[derive(clap::Parser)]
-    struct ParsedArgs {
-        #[command(flatten)]
-        args: Args,
-    }
-
-    fn exempt(given: &[&str], user: &Value) -> Option<ExemptBy> {
-        let args = ParsedArgs::parse_from(["webhook"].iter().chain(given)).args;
+    fn exempt(rules: &str, user: &Value) -> Option<ExemptBy> {
         let body = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": { "uid": "u", "operation": "CREATE", "namespace": "shop", "name": "p",
                 "kind": { "group": "", "version": "v1", "kind": "Pod" },
@@ -145,73 +77,44 @@ mod tests {
             version: "v1",
             kind: "Pod",
         };
-        Exempt::new(&args).by(kind, &review)
+        let rules = ExemptionRules::parse(rules).unwrap();
+        Exempt::new(Exemptions::new(rules)).by(kind, &review)
     }
 
     #[test]
-    fn users_and_groups_are_exempt_by_their_names() {
-        let node = json!({ "username": "system:node:n", "groups": ["system:nodes", "system:all"] });
+    fn users_are_exempt_by_name_or_group() {
         let ann = json!({ "username": "ann", "groups": ["dev"] });
-        let (no, by_user) = (None, Some(ExemptBy::User));
-        for (given, user, expected) in [
-            (&[][..], &node, no),
-            (&["--exempt-groups=system:nodes"], &node, by_user),
-            (&["--exempt-groups=system:nodes"], &ann, no),
-            (&["--exempt-groups=a, system:n*"], &node, by_user),
-            (&["--exempt-groups=system:node"], &node, no),
-            (&["--exempt-users=system:node:?"], &node, by_user),
-            (&["--exempt-users=system:nodes"], &node, no),
-            (&["--exempt-users=a,ann"], &ann, by_user),
-            (&["--exempt-users=*,!ann"], &node, by_user),
-            (&["--exempt-users=*,!ann"], &ann, no),
-            (&["--exempt-users=*, ! ann"], &ann, no),
-            // A user whom either list includes is not exempt.
-            (&["--exempt-users=*", "--exempt-groups=!dev"], &ann, no),
-            (&["--exempt-users=!ann", "--exempt-groups=*"], &ann, no),
-            (&["--exempt-users=!bob", "--exempt-groups=*"], &ann, by_user),
-            (&["--exempt-users=", "--exempt-groups=!"], &ann, no),
-        ] {
-            assert_eq!(exempt(given, user), expected, "{given:?} {user}");
-        }
+        let by_user = Some(ExemptBy::User);
+        assert_eq!(exempt("{}", &ann), None);
+        assert_eq!(exempt("excludeUsernames: [ann]", &ann), by_user);
+        assert_eq!(exempt("excludeGroups: [dev]", &ann), by_user);
+        assert_eq!(exempt("excludeGroups: [ann]", &ann), None);
     }
 
     /// A request without a readable user is never exempt by its user.
     #[test]
     fn a_request_without_a_readable_user_is_not_exempt() {
+        let everybody = "{excludeUsernames: ['?*'], excludeGroups: ['?*']}";
         for user in [
             json!(null),
             json!("ann"),
             json!({ "username": 5 }),
             json!({ "groups": "a" }),
         ] {
-            assert_eq!(
-                exempt(&["--exempt-users=?*", "--exempt-groups=?*"], &user),
-                None
-            );
+            assert_eq!(exempt(everybody, &user), None);
         }
         let unnamed = json!({ "groups": [] });
-        assert_eq!(exempt(&["--exempt-users=?*"], &unnamed), None);
+        assert_eq!(exempt("excludeUsernames: ['?*']", &unnamed), None);
     }
 
     #[test]
     fn a_filtered_resource_is_exempt_for_every_user() {
-        let of = |filters: &str| exempt(&[filters], &json!({ "username": "ann" }));
-        let by_resource = Some(ExemptBy::Resource);
-        assert_eq!(of("--resource-filters=[Pod,shop,p]"), by_resource);
-        assert_eq!(of("--resource-filters=[Pod,shop,q]"), None);
-        assert_eq!(of("--resource-filters="), None);
-    }
-
-    #[test]
-    fn a_malformed_resource_filter_is_refused_with_its_position() {
-        let error = ParsedArgs::try_parse_from(["webhook", "--resource-filters=[Event,*,*] Node"]);
-        let error = error
-            .map(|alone| alone.args.filters)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("AR701: at character 13: `N` is outside"),
-            "{error}"
-        );
+        let of = |filters: &str| {
+            let rules = format!("resourceFilters: '{filters}'");
+            exempt(&rules, &json!({ "username": "ann" }))
+        };
+        assert_eq!(of("[Pod,shop,p]"), Some(ExemptBy::Resource));
+        assert_eq!(of("[Pod,shop,q]"), None);
+        assert_eq!(of(""), None);
     }
 }

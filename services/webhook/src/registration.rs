@@ -14,6 +14,7 @@ mod write;
 use std::{collections::BTreeSet, sync::Arc};
 
 use anteroom_engine::{
+    exemptions::ExemptionRules,
     kinds::Kinds,
     phase,
     policies::{Assignment, PolicySet},
@@ -58,6 +59,8 @@ pub(crate) struct Registration {
     /// The name of the object of either kind.
     name: String,
     address: Address,
+    /// Anteroom's own namespace, which is always exempt.
+    own_namespace: String,
     /// Sorted, each once.
     exempt_namespaces: Vec<String>,
     object_metadata: ObjectMetadata,
@@ -94,26 +97,29 @@ impl Registration {
                 port: args.service_port,
             },
         };
-        let exempt: BTreeSet<_> = args
-            .exempt_namespaces
-            .iter()
-            .chain([&args.service_namespace])
-            .map(String::as_str)
-            // What is filtered whole need not even be sent here.
-            .chain(args.filters.resource_filters.whole_namespaces())
-            .filter(|namespace| !namespace.is_empty())
-            .map(str::to_owned)
-            .collect();
-        Self {
+        let registration = Self {
             name: args.webhook_configuration.clone(),
             address,
-            exempt_namespaces: exempt.into_iter().collect(),
+            own_namespace: args.service_namespace.clone(),
+            exempt_namespaces: Vec::new(),
             object_metadata: ObjectMetadata {
                 owner: args.owner_cluster_role.clone(),
                 labels: args.webhook_labels.clone(),
                 annotations: args.webhook_annotations.clone(),
             },
             is_shadow: args.shadow,
+        };
+        registration.exempting(&args.exemptions.rules())
+    }
+
+    /// Returns the registration with the namespaces that these rules exempt.
+    fn exempting(&self, rules: &ExemptionRules) -> Self {
+        // What is filtered whole need not even be sent here.
+        let exempt: BTreeSet<_> = rules.namespaces().chain([&*self.own_namespace]).collect();
+        let exempt = exempt.into_iter().filter(|name| !name.is_empty());
+        Self {
+            exempt_namespaces: exempt.map(str::to_owned).collect(),
+            ..self.clone()
         }
     }
 

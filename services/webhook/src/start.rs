@@ -139,6 +139,7 @@ impl<'a> TaskHandles<'a> {
                 phase,
                 client,
                 registration: registration.clone(),
+                exemptions: self.args.exemptions.clone(),
                 known: self.known.clone(),
                 tokens: self.tokens.clone(),
                 metrics: self.metrics.clone(),
@@ -208,7 +209,7 @@ impl<'a> TaskHandles<'a> {
         self.tasks.spawn("taps", teller.run(self.shutdown()));
         server::Endpoint::new(server::App {
             engine,
-            exempt: Exempt::new(self.args),
+            exempt: Exempt::new(self.args.exemptions.clone()),
             violations,
             existing,
             known: self.known.clone(),

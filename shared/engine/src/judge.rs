@@ -28,6 +28,7 @@ pub use self::policy_update::{Triggers, UpdatedPolicy};
 use crate::{
     catalog::{self, Catalog, Catalogs},
     decide::Engine,
+    exemptions::{ExemptionRules, Exemptions},
     facts::BusFacts,
     mutate_existing::Worker,
     policies::CompiledPolicy,
@@ -48,7 +49,7 @@ pub struct Judge {
     engine: Engine,
     catalogs: Catalogs,
     worker: Arc<Worker>,
-    filters: Arc<ResourceFilters>,
+    exemptions: Exemptions,
 }
 
 /// The policies, entries and kinds as they were at one moment. Cheap to clone.
@@ -123,7 +124,7 @@ impl Judge {
             engine,
             catalogs,
             worker,
-            filters: Arc::default(),
+            exemptions: Exemptions::default(),
         };
         let follow = async move {
             tokio::select! {
@@ -134,11 +135,15 @@ impl Judge {
         (judge, follow)
     }
 
-    /// Returns a judge that evaluates no policy on objects that match the filters.
+    /// Returns a judge with other exemptions than the defaults. It evaluates no policy on objects that a filter exempts.
     #[must_use]
-    pub fn filtering(self, filters: ResourceFilters) -> Self {
-        let filters = Arc::new(filters);
-        Self { filters, ..self }
+    pub fn exempting(self, exemptions: Exemptions) -> Self {
+        Self { exemptions, ..self }
+    }
+
+    /// Returns the exemptions that are in force now.
+    pub fn exemptions(&self) -> Arc<ExemptionRules> {
+        self.exemptions.rules()
     }
 
     /// Returns the latest catalog; `None` until all of it was read once.
@@ -163,7 +168,7 @@ impl Judge {
         object: Value,
         timeout: Duration,
     ) -> Vec<RuleJudgement> {
-        if is_filtered(&self.filters, &object) {
+        if is_filtered(&self.exemptions().filters, &object) {
             return Vec::new();
         }
         let (group, version) = group_version(&object);

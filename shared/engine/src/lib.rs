@@ -24,7 +24,7 @@
 //! | `mutate_existing` | changes existing objects after a trigger |
 //! | `judge` | takes existing objects through the same policies |
 //! | `recorder`, `violations` | the seam to metrics; violations for the reporter |
-//! | `args` | the option about resource filters |
+//! | `exemptions` | requests and objects that no policy is asked about, and the file that names them |
 //! | `testing` | catalogs and facts for tests |
 //!
 //! # A decision
@@ -48,11 +48,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod args;
 pub mod catalog;
 pub mod decide;
 pub mod drive;
 pub mod exceptions;
+pub mod exemptions;
 pub mod facts;
 pub mod incoming;
 pub mod judge;
@@ -69,5 +69,3 @@ pub mod rule_run;
 pub mod testing;
 pub mod verdict;
 pub mod violations;
-
-pub use args::FilterArgs;

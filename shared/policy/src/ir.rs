@@ -41,7 +41,9 @@ pub use call::{ImageCredentials, SecretName, service_answer};
 pub use cost::COMPILE_STEPS_MAX;
 pub use driver::Driver;
 pub use exception::PolicyException;
-pub use filters::{FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters};
+pub use filters::{
+    FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters, is_namespace,
+};
 pub use manifest::MANIFEST_DEPTH_MAX;
 pub use matching::{KindPattern, POD_SUBRESOURCES, RegisteredKinds, ResourcePattern, ServedKind};
 pub use mutate_existing::ChangedObject;

@@ -77,7 +77,7 @@ pub use ir::{
     LARGE_REQUEST_BYTES_MIN, MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, POD_SUBRESOURCES,
     Phase, Policy, PolicyException, PolicyKind, Problem, Reference, RegisteredKinds, Reporting,
     RequestError, ResolvedApiCall, ResourceFilters, ResourcePattern, Rule, SecretName, ServedKind,
-    VariableError, VariableErrorKind, WRITER, service_answer,
+    VariableError, VariableErrorKind, WRITER, is_namespace, service_answer,
 };
 pub use permit::{Call, Permit, Refusal};
 pub use prepare::{compile, compile_for};

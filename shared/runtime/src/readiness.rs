@@ -57,15 +57,26 @@ impl Readiness {
     /// Adds a check, which is not ready until [`Check::ready`]. `waiting_for` is read by people, as
     /// in "the first read of the log".
     pub fn check(&self, name: impl Into<String>, waiting_for: impl Into<String>) -> Check {
-        let name = match self.prefix {
-            Some(prefix) => format!("{prefix}/{}", name.into()),
-            None => name.into(),
-        };
-        let report = CheckReport {
-            name,
+        self.add(CheckReport {
+            name: name.into(),
             waiting_for: Some(waiting_for.into()),
             note: None,
-        };
+        })
+    }
+
+    /// Adds a check that is ready from the beginning, with a note as in [`Check::ready_but`].
+    pub fn remark(&self, name: impl Into<String>, note: impl Into<String>) -> Check {
+        self.add(CheckReport {
+            name: name.into(),
+            waiting_for: None,
+            note: Some(note.into()),
+        })
+    }
+
+    fn add(&self, mut report: CheckReport) -> Check {
+        if let Some(prefix) = self.prefix {
+            report.name = format!("{prefix}/{}", report.name);
+        }
         let mut checks = self.shared.checks.lock();
         let id = checks.next_id;
         checks.next_id += 1;
@@ -194,6 +205,12 @@ mod tests {
         assert!(!readiness.report().ready);
         drop(views);
         assert!(readiness.report().ready, "a dropped check is gone");
+        let remark = readiness.scope("webhook").remark("file", "it is old");
+        let report = readiness.report();
+        assert!(report.ready);
+        assert_eq!(report.checks[1].name, "webhook/file");
+        assert_eq!(report.checks[1].note.as_deref(), Some("it is old"));
+        drop(remark);
     }
 
     #[tokio::test]

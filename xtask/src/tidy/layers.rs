@@ -33,8 +33,8 @@ const LAYERED: &[Layered] = &[
     Layered {
         folder: "shared/engine",
         layers: &[
-            ("args", &[]),
             ("exceptions", &[]),
+            ("exemptions", &[]),
             ("kinds", &[]),
             ("off_thread", &[]),
             ("phase", &[]),
@@ -94,6 +94,7 @@ const LAYERED: &[Layered] = &[
                 &[
                     "catalog",
                     "decide",
+                    "exemptions",
                     "facts",
                     "mutate_existing",
                     "policies",

@@ -58,7 +58,7 @@ pub(super) fn words(value: &Value, _: &SettingContext) -> Converted {
 }
 
 /// Converts each filter to one element. Filters that a service could not parse are left out, since the service would
-/// not start.
+/// not take the file that has them.
 pub(super) fn filters(value: &Value, _: &SettingContext) -> Converted {
     let filters = text(value).split_inclusive(']').map(str::trim);
     let (found, broken): (Vec<_>, Vec<_>) = filters

@@ -9,7 +9,7 @@ use anteroom_wire::violation::{ViolatedRule, Violation};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::world::{CONFIG_MAPS, PATIENCE, POLICIES, REPORTS, World, args, policy};
+use crate::world::{CONFIG_MAPS, PATIENCE, POLICIES, REPORTS, World, args, filters, policy};
 
 const EVENTS: &str = "events.events.k8s.io";
 
@@ -243,7 +243,7 @@ async fn a_filtered_object_triggers_no_mutation() {
         world.wait(word, is_said).await;
     };
     let mut filtering = args("filtering");
-    filtering.resource_filters = "[ConfigMap,default,hush*]".parse().unwrap();
+    filtering.exemptions = filters("[ConfigMap,default,hush*]");
     let reporter = world.report(filtering);
     for word in ["greets", "leaves"] {
         says(word).await;

@@ -4,7 +4,7 @@ use anteroom_simapi::Fault;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::world::{CONFIG_MAPS, PATIENCE, POLICIES, REPORTS, World, args, policy};
+use crate::world::{CONFIG_MAPS, PATIENCE, POLICIES, REPORTS, World, args, filters, policy, rules};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_are_in_step_with_objects_and_policies() {
@@ -170,14 +170,24 @@ async fn filtered_objects_have_no_report() {
     world.until("nothing is filtered", both).await;
     before.stop().await;
 
-    // What was reported before the option was given goes.
+    // What was reported before goes.
     let mut filtering = args("filtering");
-    filtering.resource_filters = "[ConfigMap,default,tw?]".parse().unwrap();
+    filtering.exemptions = filters("[ConfigMap,default,tw?]");
+    let exemptions = filtering.exemptions.clone();
     let reporter = world.report(filtering);
     world.until("one is", &both[..1]).await;
     world.put("twi", "a");
     world.put("three", "b");
     let then: &[(&str, &[&str])] = &[("one", &["p/r: pass"]), ("three", &["p/r: fail"])];
     world.until("one more is", then).await;
+
+    // The file changes while the reporter runs.
+    exemptions.replace(rules("[ConfigMap,default,t*e*]"));
+    let others: &[(&str, &[&str])] = &[
+        ("one", &["p/r: pass"]),
+        ("twi", &["p/r: pass"]),
+        ("two", &["p/r: fail"]),
+    ];
+    world.until("others are", others).await;
     reporter.stop().await;
 }

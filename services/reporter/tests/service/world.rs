@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_bus::local::LocalBus;
+use anteroom_engine::exemptions::{ExemptionRules, Exemptions};
 use anteroom_runtime::Service;
 use anteroom_simapi::{SimApi, SimConfig, Stats};
 use kube::{Client, Config};
@@ -193,6 +194,16 @@ pub(crate) fn args(name: &str) -> anteroom_reporter::Args {
         report_writes_per_second: 1_000,
         ..anteroom_reporter::Args::default()
     }
+}
+
+/// Exemptions by these filters.
+pub(crate) fn filters(filters: &str) -> Exemptions {
+    Exemptions::new(rules(filters))
+}
+
+/// The rules of a file with these filters.
+pub(crate) fn rules(filters: &str) -> ExemptionRules {
+    ExemptionRules::parse(&format!("resourceFilters: '{filters}'")).unwrap()
 }
 
 fn client(sim: &SimApi) -> Client {

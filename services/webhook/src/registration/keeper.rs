@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use anteroom_engine::catalog::{Catalog, Catalogs, LogPosition};
+use anteroom_engine::{
+    catalog::{Catalog, Catalogs, LogPosition},
+    exemptions::{ExemptionRules, Exemptions},
+};
 use anteroom_model::Failure;
 use anteroom_policy::Phase;
 use anteroom_runtime::{Check, Shutdown, backoff::Backoff};
@@ -56,13 +59,14 @@ impl ProvenPosition {
     }
 }
 
-/// Writes the configuration of a phase whenever policies, kinds or our authority change, and at intervals. Publishes
+/// Writes the configuration of a phase whenever policies, kinds, exemptions or our authority change, and at intervals. Publishes
 /// the configuration that the API server uses. It begins once the policies are known and there is a certificate to
 /// serve with.
 pub(crate) struct Keeper {
     pub(crate) phase: Phase,
     pub(crate) client: Client,
     pub(crate) registration: Registration,
+    pub(crate) exemptions: Exemptions,
     pub(crate) known: KnownConfigurations,
     pub(crate) tokens: PathTokens,
     pub(crate) metrics: WebhookMetrics,
@@ -75,6 +79,7 @@ struct DesiredConfiguration {
     catalog: Arc<Catalog>,
     /// The position at which the configuration's policies were first read.
     policies_at: LogPosition,
+    exemptions: Arc<ExemptionRules>,
     trust: Arc<str>,
     /// The token in its paths; `None`: there is no key yet.
     token: Option<PathToken>,
@@ -110,6 +115,7 @@ impl Keeper {
         shutdown: Shutdown,
     ) -> anyhow::Result<()> {
         let stop = shutdown.token();
+        let mut exempted = self.exemptions.changes();
         let mut desired: Option<DesiredConfiguration> = None;
         let mut state = KeeperState {
             written: None,
@@ -118,6 +124,7 @@ impl Keeper {
             proof_backoff: Backoff::new(PROOF_RETRY_MS.0, PROOF_RETRY_MS.1),
         };
         loop {
+            exempted.mark_unchanged();
             let catalog = catalogs.borrow_and_update().clone();
             let trusted = trust.borrow_and_update().clone();
             if let (Some(catalog), Some(trusted)) = (catalog, trusted) {
@@ -132,6 +139,7 @@ impl Keeper {
                 () = tokio::time::sleep_until(until) => {}
                 Ok(()) = trust.changed() => trust.mark_changed(),
                 Ok(()) = catalogs.changed() => catalogs.mark_changed(),
+                Ok(()) = exempted.changed() => {}
             }
         }
     }
@@ -145,9 +153,11 @@ impl Keeper {
         trust: Arc<str>,
     ) -> DesiredConfiguration {
         let token = self.tokens.desired(self.phase);
+        let exemptions = self.exemptions.rules();
         let is_same = |before: &DesiredConfiguration| {
             let is_reached_alike = before.trust == trust && before.token == token;
-            is_reached_alike && same_registration(&before.catalog, &catalog)
+            let exempts_alike = Arc::ptr_eq(&before.exemptions, &exemptions);
+            is_reached_alike && exempts_alike && same_registration(&before.catalog, &catalog)
         };
         let policies_at = match &before {
             Some(before) if Arc::ptr_eq(&before.catalog.policies, &catalog.policies) => {
@@ -159,7 +169,8 @@ impl Keeper {
             Some(before) if is_same(&before) => DesiredConfiguration { catalog, ..before },
             _ => {
                 let prefix = token.as_ref().map(PathToken::prefix);
-                let configuration = self.registration.configuration(
+                let registration = self.registration.exempting(&exemptions);
+                let configuration = registration.configuration(
                     self.phase,
                     &catalog.policies,
                     &catalog.kinds,
@@ -171,6 +182,7 @@ impl Keeper {
                     configuration: Arc::new(configuration),
                     catalog,
                     policies_at,
+                    exemptions,
                     trust,
                     token,
                 }

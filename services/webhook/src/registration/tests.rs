@@ -19,6 +19,7 @@ fn registration(url: Option<&str>) -> Registration {
                 port: 443,
             },
         },
+        own_namespace: "anteroom".into(),
         exempt_namespaces: vec!["anteroom".into(), "kube-system".into()],
         object_metadata: ObjectMetadata::default(),
         is_shadow: false,
@@ -344,21 +345,20 @@ fn policies_with_match_conditions_share_the_webhook_of_their_group() {
 /// The API server does not even send requests from these namespaces.
 #[test]
 fn namespaces_that_are_filtered_whole_are_exempt() {
-    #[derive(clap::Parser)]
-    struct ParsedArgs {
-        #[command(flatten)]
-        args: Args,
-    }
-    let exempt = |given: &[&str]| {
-        let given = ["webhook"].iter().chain(given);
-        let args = <ParsedArgs as clap::Parser>::parse_from(given).args;
-        Registration::new(&args).exempt_namespaces.join(" ")
+    let exempt = |rules: &str| {
+        let rules = ExemptionRules::parse(rules).unwrap();
+        registration(None)
+            .exempting(&rules)
+            .exempt_namespaces
+            .join(" ")
     };
     let usual = "anteroom kube-node-lease kube-public kube-system";
-    assert_eq!(exempt(&[]), usual);
-    assert_eq!(exempt(&["--resource-filters="]), "anteroom kube-system");
-    let filters = "--resource-filters=[*/*,a,*][*,b,*][*/*,c*,*][*/*,kube-system,*][Pod,d,*]";
-    assert_eq!(exempt(&[filters]), "a anteroom kube-system");
+    assert_eq!(exempt("{}"), usual);
+    assert_eq!(exempt("resourceFilters: []"), "anteroom kube-system");
+    let filters = "resourceFilters: '[*/*,a,*][*,b,*][*/*,c*,*][*/*,kube-system,*][Pod,d,*]'";
+    assert_eq!(exempt(filters), "a anteroom kube-system");
+    let nowhere_else = "{exemptNamespaces: [], resourceFilters: []}";
+    assert_eq!(exempt(nowhere_else), "anteroom");
 }
 
 /// The name of each webhook of objects, with its namespaces, the scope of its rules and its timeout.

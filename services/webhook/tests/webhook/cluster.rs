@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_bus::{Bus, Fence, Lease, local::LocalBus};
+use anteroom_engine::exemptions::{ExemptionRules, Exemptions};
 use anteroom_model::{
     Binding, Delta, Digest, EntryKind, EntryRecord, EntryState, Epoch, FactError, KindRecord,
     ObjectKey, Op, ResourceVersion, Source, SourceInfo, ViewId, ViewRecord, ViewState, system,
@@ -43,6 +44,11 @@ struct Log {
 struct Cli {
     #[command(flatten)]
     webhook: Args,
+}
+
+/// The exemptions of a file with this text.
+pub(crate) fn exemptions(text: &str) -> Exemptions {
+    Exemptions::new(ExemptionRules::parse(text).unwrap())
 }
 
 /// The webhook's options, with these given.
@@ -212,8 +218,19 @@ impl Cluster {
 
     /// Starts the webhook, ready or not.
     pub(crate) async fn webhook_at_once(&self, given: &[&str]) -> (Webhook, Client) {
+        self.start_webhook(&args(given)).await
+    }
+
+    /// The same, with these exemptions.
+    pub(crate) async fn webhook_exempting(&self, exemptions: Exemptions) -> (Webhook, Client) {
+        let mut args = args(&[]);
+        args.exemptions = exemptions;
+        self.start_webhook(&args).await
+    }
+
+    async fn start_webhook(&self, args: &Args) -> (Webhook, Client) {
         let bus = Arc::new(self.bus.join());
-        let webhook = Webhook::start(&args(given), bus, None, &self.service).unwrap();
+        let webhook = Webhook::start(args, bus, None, &self.service).unwrap();
         let client = Client::of(&webhook).await;
         (webhook, client)
     }

@@ -1,10 +1,11 @@
 //! Requests that no policy is asked about.
 
+use anteroom_engine::exemptions::{ExemptionRules, Exemptions};
 use serde_json::{Value, json};
 
 use crate::{
     client::{Client, ingress},
-    cluster::{Cluster, ingresses, unique_host},
+    cluster::{Cluster, exemptions, ingresses, unique_host},
 };
 
 /// Returns a policy that denies every object, and a policy that changes every object.
@@ -46,8 +47,8 @@ const LEASE: &str = "coordination.k8s.io/v1 Lease kube-node-lease/n";
 const REVIEW: &str = "authorization.k8s.io/v1 SubjectAccessReview /";
 const POD: &str = "v1 Pod shop/p";
 
-async fn start(cluster: &Cluster, given: &[&str]) -> (anteroom_webhook::Webhook, Client) {
-    let started = cluster.webhook_at_once(given).await;
+async fn start(cluster: &Cluster, exemptions: Exemptions) -> (anteroom_webhook::Webhook, Client) {
+    let started = cluster.webhook_exempting(exemptions).await;
     let _beats = cluster.beats(&[ingresses().as_str()]);
     cluster.service.readiness.wait_ready().await;
     started
@@ -56,7 +57,7 @@ async fn start(cluster: &Cluster, given: &[&str]) -> (anteroom_webhook::Webhook,
 #[tokio::test]
 async fn events_leases_and_reviews_are_exempt_by_default() {
     let cluster = Cluster::with(&of_everything()).await;
-    let (_webhook, client) = start(&cluster, &[]).await;
+    let (_webhook, client) = start(&cluster, Exemptions::default()).await;
     let node = json!({ "username": "system:node:n", "groups": ["system:nodes"] });
     for (what, exempt) in [(EVENT, true), (LEASE, true), (REVIEW, true), (POD, false)] {
         let review = review(what, &node);
@@ -79,14 +80,14 @@ async fn events_leases_and_reviews_are_exempt_by_default() {
 }
 
 #[tokio::test]
-async fn options_name_the_exempt_users_groups_and_resources() {
+async fn a_file_names_the_exempt_users_groups_and_resources() {
     let cluster = Cluster::with(&of_everything()).await;
-    let given = [
-        "--resource-filters=[Pod/?*,*,*] [Ingress,shop,*] [Ingress/scale,shop,*]",
-        "--exempt-groups=system:nodes",
-        "--exempt-users=system:serviceaccount:ci:*,!system:serviceaccount:ci:guest",
-    ];
-    let (_webhook, client) = start(&cluster, &given).await;
+    let given = exemptions(
+        "resourceFilters: ['[Pod/?*,*,*]', '[Ingress,shop,*]', '[Ingress/scale,shop,*]']\n\
+         excludeGroups: [system:nodes]\n\
+         excludeUsernames: ['system:serviceaccount:ci:*', '!system:serviceaccount:ci:guest']\n",
+    );
+    let (_webhook, client) = start(&cluster, given).await;
     let account = |name: &str| json!({ "username": format!("system:serviceaccount:ci:{name}"), "groups": [] });
     let node = json!({ "username": "n", "groups": ["system:authenticated", "system:nodes"] });
     let ingress = "networking.k8s.io/v1 Ingress shop/i";
@@ -112,6 +113,25 @@ async fn options_name_the_exempt_users_groups_and_resources() {
     assert!(metrics.contains(line), "{metrics}");
 }
 
+/// Who edits the file need not restart anything.
+#[tokio::test]
+async fn the_next_request_is_decided_by_changed_exemptions() {
+    let cluster = Cluster::with(&of_everything()).await;
+    let given = exemptions("excludeUsernames: [ann]");
+    let (_webhook, client) = start(&cluster, given.clone()).await;
+    let allowed = async |user: &str| {
+        let review = review(POD, &json!({ "username": user }));
+        client.review("/validate", &review).await["allowed"] == true
+    };
+    assert!(allowed("ann").await && !allowed("bob").await);
+    given.replace(ExemptionRules::parse("excludeUsernames: [bob]").unwrap());
+    assert!(!allowed("ann").await && allowed("bob").await);
+    given.replace(ExemptionRules::parse("resourceFilters: '[Pod,*,*]'").unwrap());
+    assert!(allowed("ann").await && allowed("bob").await);
+    given.replace(ExemptionRules::default());
+    assert!(!allowed("ann").await && !allowed("bob").await);
+}
+
 /// The policies say nothing of it, so nobody waits for them. Who makes a configuration, or proves one, is answered
 /// whatever is filtered.
 #[tokio::test]
@@ -126,8 +146,8 @@ async fn exempt_requests_are_admitted_before_the_policies_are_read() {
     assert!(allowed("/validate", EVENT).await);
     assert!(!allowed("/validate", POD).await);
     // Which kind a part belongs to nobody knows yet: it is not the part's own.
-    let parts = ["--resource-filters=[Scale/*,*,*][*/*,ci,*]"];
-    let (_parts, of_parts) = cluster.webhook_at_once(&parts).await;
+    let parts = exemptions("resourceFilters: '[Scale/*,*,*][*/*,ci,*]'");
+    let (_parts, of_parts) = cluster.webhook_exempting(parts).await;
     for (what, exempt) in [
         ("autoscaling/v1 Scale shop/i", false),
         ("autoscaling/v1 Scale ci/i", true),
@@ -137,8 +157,8 @@ async fn exempt_requests_are_admitted_before_the_policies_are_read() {
         let answer = of_parts.review("/validate", &part).await;
         assert_eq!(answer["allowed"], exempt, "{what}");
     }
-    let every = ["--resource-filters=[*/*,*,*]"];
-    let (_other, client) = cluster.webhook_at_once(&every).await;
+    let every = exemptions("resourceFilters: '[*/*,*,*]'");
+    let (_other, client) = cluster.webhook_exempting(every).await;
     let asked = review("authentication.k8s.io/v1 SelfSubjectReview /", &user);
     let refused = client.review("/probe", &asked).await;
     assert_eq!(refused["allowed"], false, "that is how it is proven");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anteroom_bus::Bus;
+use anteroom_engine::exemptions::ExemptionRules;
 use anteroom_seal::MacKey;
 use anteroom_simapi::{SimApi, SimConfig};
 use anteroom_webhook::Webhook;
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     client::{Client, Http, ingress},
-    cluster::{Cluster, args, ingresses, taken, unique_host},
+    cluster::{Cluster, args, exemptions, ingresses, taken, unique_host},
 };
 
 const CONFIGURATIONS: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
@@ -24,8 +25,12 @@ fn kube_client(api: &SimApi) -> kube::Client {
 }
 
 fn start(cluster: &Cluster, api: &SimApi) -> Webhook {
+    start_with(&args(&[]), cluster, api)
+}
+
+fn start_with(args: &anteroom_webhook::Args, cluster: &Cluster, api: &SimApi) -> Webhook {
     let bus: Arc<dyn Bus> = Arc::new(cluster.bus.join());
-    Webhook::start(&args(&[]), bus, Some(kube_client(api)), &cluster.service).unwrap()
+    Webhook::start(args, bus, Some(kube_client(api)), &cluster.service).unwrap()
 }
 
 async fn configuration(api: &SimApi, has: impl Fn(&Value) -> bool) -> Value {
@@ -119,6 +124,39 @@ async fn the_configuration_follows_the_policies() {
     );
     policy["request"]["object"]["kind"] = "ClusterPolicy".into();
     assert_eq!(client.review(&policies, &policy).await["allowed"], true);
+    api.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_configuration_follows_the_exempt_namespaces() {
+    let api = SimApi::start(SimConfig::default()).await.unwrap();
+    let namespace = serde_json::json!({ "metadata": { "name": "anteroom" } });
+    api.put("namespaces", namespace).unwrap();
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let mut args = args(&[]);
+    args.exemptions = exemptions("resourceFilters: []");
+    let _webhook = start_with(&args, &cluster, &api);
+    let _beats = cluster.beats(&[ingresses().as_str()]);
+    cluster.service.readiness.wait_ready().await;
+    for (rules, expected) in [
+        ("resourceFilters: []", vec!["anteroom", "kube-system"]),
+        (
+            "{resourceFilters: ['[*/*,ci,*]'], exemptNamespaces: [legacy]}",
+            vec!["anteroom", "ci", "legacy"],
+        ),
+        (
+            "{resourceFilters: [], exemptNamespaces: []}",
+            vec!["anteroom"],
+        ),
+    ] {
+        let rules = ExemptionRules::parse(rules).unwrap();
+        args.exemptions.replace(rules);
+        let is_there = |found: &Value| {
+            let selector = &found["webhooks"][0]["namespaceSelector"];
+            selector["matchExpressions"][0]["values"] == serde_json::json!(expected)
+        };
+        configuration(&api, is_there).await;
+    }
     api.shutdown().await;
 }
 

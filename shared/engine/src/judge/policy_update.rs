@@ -119,9 +119,10 @@ impl Judge {
                 triggers.is_unread = true;
             }
             let items = part["items"].as_array().cloned().unwrap_or_default();
+            let exemptions = self.exemptions();
             let works = items
                 .into_iter()
-                .filter(|object| !is_filtered(&self.filters, object))
+                .filter(|object| !is_filtered(&exemptions.filters, object))
                 .filter_map(|object| creation(object, Some(kind)))
                 .map(async |request| self.worker.work_on_existing(name, &request).await);
             let mut works = stream::iter(works).buffer_unordered(AT_ONCE);

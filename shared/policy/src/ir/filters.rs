@@ -139,7 +139,7 @@ impl Filter {
 }
 
 /// Returns whether there can be a namespace of this name.
-fn is_namespace(text: &str) -> bool {
+pub fn is_namespace(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.len() <= NAMESPACE_BYTES_MAX
         && text.bytes().all(|byte| is_inner(byte) || byte == b'-')
