@@ -8,7 +8,8 @@ A service's account, Deployment and disruption budget: (dict
   "env" its own environment variables, as YAML
   "ports" its ports beside "admin", as YAML
   "secrets" a list of (dict "name" the volume's "secret" … "path" … "optional" …)
-  "registries" true: the folder of registries' credentials)
+  "registries" true: the folder of registries' credentials
+  "exemptions" true: the folder with what is exempt from all policies)
 */}}
 {{- define "anteroom.service" -}}
 {{- $root := .root -}}
@@ -84,6 +85,9 @@ spec:
             {{- if .registries }}
             - {name: registries, mountPath: /etc/anteroom/registries, readOnly: true}
             {{- end }}
+            {{- if .exemptions }}
+            - {name: exemptions, mountPath: /etc/anteroom/exemptions, readOnly: true}
+            {{- end }}
       volumes:
         - name: nats-key
           secret: {secretName: anteroom-nats-{{ .command }}, defaultMode: 0440}
@@ -107,6 +111,11 @@ spec:
                   optional: true
                   items: [{key: .dockerconfigjson, path: {{ printf "%s/.dockerconfigjson" (.folder | default .name) | quote }}}]
               {{- end }}
+        {{- end }}
+        {{- if .exemptions }}
+        # A folder, not a file: a single file would not follow the ConfigMap.
+        - name: exemptions
+          configMap: {name: anteroom-exemptions}
         {{- end }}
 {{- if $values.podDisruptionBudget.enabled }}
 ---

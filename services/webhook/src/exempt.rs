@@ -107,6 +107,22 @@ mod tests {
         assert_eq!(exempt("excludeUsernames: ['?*']", &unnamed), None);
     }
 
+    /// Whoever changes no value of the chart has what a process without a file has.
+    #[test]
+    fn the_charts_file_has_the_defaults() {
+        let manifests = include_str!("../../../deploy/install/default.yaml");
+        let manifests = anteroom_functions::yaml::read_all(manifests).unwrap();
+        let mut files = manifests.iter().filter_map(|manifest| {
+            let is_it = manifest["metadata"]["name"] == "anteroom-exemptions";
+            manifest["data"]["exemptions.yaml"]
+                .as_str()
+                .filter(|_| is_it)
+        });
+        let file = files.next().unwrap();
+        let rules = ExemptionRules::parse(file).unwrap();
+        assert_eq!(rules, ExemptionRules::default(), "{file}");
+    }
+
     #[test]
     fn a_filtered_resource_is_exempt_for_every_user() {
         let of = |filters: &str| {

@@ -89,6 +89,7 @@ async fn an_installation_comes_and_goes_without_a_refusal() -> anyhow::Result<()
 async fn story(world: &mut World) -> anyhow::Result<()> {
     renderings_are_up_to_date()?;
     wrong_values_are_refused()?;
+    exemptions_roll_out_nothing()?;
     alerts_and_dashboards_are_the_files()?;
     for object in manifests::installed()? {
         if object["kind"] == "Namespace" {
@@ -183,6 +184,30 @@ fn wrong_values_are_refused() -> anyhow::Result<()> {
             "{values}: {said}"
         );
     }
+    Ok(())
+}
+
+/// What is exempt is in a ConfigMap alone, which services read again.
+fn exemptions_roll_out_nothing() -> anyhow::Result<()> {
+    let values = "config.resourceFilters={[Event\\,*\\,*]},config.excludeGroups={system:nodes},\
+                  config.excludeUsernames={!ann,b*},config.exemptNamespaces={kube-system,ci}";
+    let (before, after) = (rendered(&[])?, rendered(&["--set", values])?);
+    let is_file = |object: &&Value| object["metadata"]["name"] == "anteroom-exemptions";
+    let others = |objects: &[Value]| -> Vec<Value> {
+        let others = objects.iter().filter(|object| !is_file(object));
+        others.cloned().collect()
+    };
+    ensure!(others(&before) == others(&after), "more than the ConfigMap");
+    let file = after.iter().find(is_file).context("no ConfigMap")?;
+    let file = file["data"]["exemptions.yaml"].as_str();
+    let file: Value = serde_saphyr::from_str(file.context("no file")?)?;
+    let expected = json!({
+        "resourceFilters": ["[Event,*,*]"],
+        "excludeGroups": ["system:nodes"],
+        "excludeUsernames": ["!ann", "b*"],
+        "exemptNamespaces": ["kube-system", "ci"],
+    });
+    ensure!(file == expected, "{file}");
     Ok(())
 }
 

@@ -51,6 +51,33 @@ fn every_definition_can_be_left_out() {
     assert_eq!(files.collect::<BTreeSet<_>>(), named);
 }
 
+/// A file that is mounted by itself, or by a path below the volume, would not follow the ConfigMap.
+#[test]
+fn exemptions_are_mounted_as_a_folder_where_policies_are_evaluated() {
+    let manifests = manifests();
+    let files = of_kind(&manifests, &["ConfigMap"]).find(|of| name(of) == "anteroom-exemptions");
+    let files = files.unwrap()["data"].as_object().unwrap();
+    for workload in of_kind(&manifests, &["Deployment"]) {
+        let pod = &workload["spec"]["template"]["spec"];
+        let volume = list(pod, "/volumes")
+            .find(|volume| text(volume, "/configMap/name") == "anteroom-exemptions");
+        let wanted = ["anteroom-reporter", "anteroom-webhook"].contains(&name(workload));
+        assert_eq!(volume.is_some(), wanted, "{}", name(workload));
+        let Some(volume) = volume else { continue };
+        assert!(volume["configMap"].get("optional").is_none(), "{volume}");
+        let mount = list(pod, "/containers/0/volumeMounts")
+            .find(|mount| mount["name"] == volume["name"])
+            .unwrap();
+        assert!(mount.get("subPath").is_none(), "{mount}");
+        let file = list(pod, "/containers/0/env")
+            .find(|variable| text(variable, "/name") == "ANTEROOM_EXEMPTIONS_FILE")
+            .unwrap();
+        let file = Path::new(text(file, "/value"));
+        let file = file.strip_prefix(text(mount, "/mountPath")).unwrap();
+        assert!(files.contains_key(file.to_str().unwrap()), "{file:?}");
+    }
+}
+
 /// A variable that no service reads would be silently without effect.
 #[test]
 fn every_variable_is_documented() {
