@@ -15,6 +15,7 @@ mod conditions;
 mod cuts;
 mod definitions;
 mod enforced;
+mod exempted;
 mod full_disk;
 mod full_log;
 mod hundreds;
