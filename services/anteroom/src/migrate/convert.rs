@@ -1,6 +1,6 @@
 //! From the form of a setting in Kyverno to its form in the chart's values. Pure.
 
-use anteroom_policy::ResourceFilters;
+use anteroom_policy::{ResourceFilters, is_namespace};
 use serde_json::Value;
 
 use super::chart_keys::SettingContext;
@@ -60,7 +60,9 @@ pub(super) fn words(value: &Value, _: &SettingContext) -> Converted {
 /// Converts each filter to one element. Filters that a service could not parse are left out, since the service would
 /// not take the file that has them.
 pub(super) fn filters(value: &Value, _: &SettingContext) -> Converted {
-    let filters = text(value).split_inclusive(']').map(str::trim);
+    let is_between = |c: char| c.is_whitespace() || c == ',';
+    let filters = text(value).split_inclusive(']');
+    let filters = filters.map(|filter| filter.trim_matches(is_between));
     let (found, broken): (Vec<_>, Vec<_>) = filters
         .filter(|filter| !filter.is_empty())
         .partition(|one| ResourceFilters::parse(one).is_ok());
@@ -85,7 +87,9 @@ pub(super) fn namespaces(value: &Value, around: &SettingContext) -> Converted {
                     one["key"] == "kubernetes.io/metadata.name" && one["operator"] == "NotIn";
                 match (field.as_str(), part.as_str(), one["values"].as_array()) {
                     ("namespaceSelector", "matchExpressions", Some(values)) if is_name => {
-                        found.extend(values.iter().filter_map(Value::as_str).map(str::to_owned));
+                        let names = values.iter().filter_map(Value::as_str);
+                        // What is no name of a namespace excludes nothing.
+                        found.extend(names.filter(|name| is_namespace(name)).map(str::to_owned));
                     }
                     _ => is_all = false,
                 }
@@ -191,7 +195,7 @@ mod tests {
             (words, json!("a, b,"), json!(["a", "b"]), false),
             (
                 filters,
-                json!("[Event,*,*] [*/*,a,*]\n[Pod,b,c]"),
+                json!("[Event,*,*], [*/*,a,*]\n[Pod,b,c]"),
                 json!(["[Event,*,*]", "[*/*,a,*]", "[Pod,b,c]"]),
                 false,
             ),
@@ -218,7 +222,7 @@ mod tests {
             (exceptions, json!("true"), Value::Null, true),
             (
                 namespaces,
-                json!(by_name("[\"b\"]")),
+                json!(by_name("[\"b\",\"C.d\"]")),
                 json!(["b", "kyverno"]),
                 false,
             ),

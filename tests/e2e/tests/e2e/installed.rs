@@ -55,7 +55,7 @@ const VALUES: [&str; 7] = [
 ];
 
 /// Values that are refused, and what of the message says where.
-const REFUSED: [(&str, &str); 12] = [
+const REFUSED: [(&str, &str); 14] = [
     ("nats.replicas=2", "/nats/replicas"),
     ("admissionControler.replicas=3", "admissionControler"),
     ("watcher.replicas=0", "/watcher/replicas"),
@@ -64,6 +64,14 @@ const REFUSED: [(&str, &str); 12] = [
     (
         "config.resourceFilters={Event}",
         "/config/resourceFilters/0",
+    ),
+    (
+        "config.resourceFilters={[Node\\,?]}",
+        "/config/resourceFilters/0",
+    ),
+    (
+        "config.exemptNamespaces={team-*}",
+        "/config/exemptNamespaces/0",
     ),
     ("config.allowSecrets={pods/a}", "/config/allowSecrets/0"),
     ("config.staleAfter=60", "/config/staleAfter"),
