@@ -1,7 +1,8 @@
-//! Runs the `console` blocks of the project's pages, and compares what they print.
+//! Runs the `console` and `sh` blocks of the project's pages. A `console` block prints what it shows, and an `sh` block, which
+//! shows no output, succeeds.
 //!
 //! All blocks of a page share a folder. A block after a sentence that ends with "as `NAME`:" is the file NAME there. A block
-//! that is not run has a comment before it that says why.
+//! that is not run has a comment before it that says why. Its syntax, and the options of our own commands in it, are checked.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::{
@@ -12,6 +13,9 @@ use std::{
 
 /// The beginning of a comment that says why the next block is not run.
 const NOT_RUN: &str = "<!-- not run: ";
+
+/// Has our commands parse their options and do nothing else.
+const PARSE_ONLY: &str = "anteroom() { command anteroom \"$@\" --help > /dev/null; }\n";
 
 /// A block of a page, and the text before it.
 struct Block {
@@ -92,8 +96,8 @@ fn commands(text: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// Runs a command in a folder. Returns both outputs as a terminal shows them.
-fn printed(command: &str, folder: &Path) -> String {
+/// Runs a command in a folder. Returns both outputs as a terminal shows them; the error is that of a command that failed.
+fn run(command: &str, folder: &Path) -> Result<String, String> {
     let program = Path::new(env!("CARGO_BIN_EXE_anteroom"));
     let mut path = program.parent().unwrap().as_os_str().to_owned();
     path.push(":");
@@ -104,7 +108,51 @@ fn printed(command: &str, folder: &Path) -> String {
         .current_dir(folder)
         .output()
         .unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    let printed = String::from_utf8(output.stdout).unwrap();
+    match output.status.success() {
+        true => Ok(printed),
+        false => Err(printed),
+    }
+}
+
+/// What a command prints, whether it fails or not.
+fn printed(command: &str, folder: &Path) -> String {
+    run(command, folder).unwrap_or_else(|printed| printed)
+}
+
+/// The commands of a block of either language.
+fn lines(block: &Block) -> Vec<String> {
+    match block.language.as_str() {
+        "console" => commands(&block.text)
+            .into_iter()
+            .map(|(command, _)| command)
+            .collect(),
+        _ => block
+            .text
+            .replace("\\\n", " ")
+            .lines()
+            .map(str::to_owned)
+            .collect(),
+    }
+}
+
+/// What is wrong with a block that is not run, as far as it can be seen.
+fn faults(block: &Block) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = lines(block);
+    let mut faults = Vec::new();
+    let script = lines.join("\n");
+    fs::write(folder.path().join("block"), &script).unwrap();
+    if let Err(said) = run("sh -n block", folder.path()) {
+        faults.push(format!("no shell reads this:\n{script}\n{said}"));
+    }
+    let own = lines.iter().filter(|line| line.starts_with("anteroom "));
+    for line in own {
+        if let Err(said) = run(&format!("{PARSE_ONLY}{line}"), folder.path()) {
+            faults.push(format!("{line}\nsays\n{said}"));
+        }
+    }
+    faults
 }
 
 /// Returns the blocks of a page that are not what they claim to be.
@@ -124,10 +172,16 @@ fn problems(page: &str) -> Vec<String> {
                     }
                 }
             }
-            ("console", Some(reason)) if reason.trim().is_empty() => {
+            ("sh", None) => {
+                if let Err(said) = run(&format!("set -e\n{}", block.text), folder.path()) {
+                    problems.push(format!("{}fails:\n{said}", block.text));
+                }
+            }
+            ("console" | "sh", Some(reason)) if reason.trim().is_empty() => {
                 problems.push(format!("no reason why this is not run:\n{}", block.text));
             }
-            ("console", Some(_)) | (_, None) => {}
+            ("console" | "sh", Some(_)) => problems.extend(faults(&block)),
+            (_, None) => {}
             (language, Some(_)) => {
                 problems.push(format!(
                     "a block of `{language}` is never run:\n{}",
@@ -156,12 +210,12 @@ fn pages() -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn every_console_block_prints_what_it_shows_or_says_why_it_is_not_run() {
+fn every_block_of_commands_does_what_it_shows_or_says_why_it_is_not_run() {
     let mut all = String::new();
-    let mut run = 0;
+    let mut count = 0;
     for (name, page) in pages() {
         let blocks = blocks(&page);
-        run += blocks
+        count += blocks
             .iter()
             .filter(|block| block.language == "console" && excuse(block).is_none())
             .count();
@@ -170,7 +224,7 @@ fn every_console_block_prints_what_it_shows_or_says_why_it_is_not_run() {
         }
     }
     assert!(all.is_empty(), "{all}");
-    assert!(run >= 5, "only {run} blocks are run");
+    assert!(count >= 5, "only {count} blocks are run");
 }
 
 #[test]
@@ -180,7 +234,8 @@ fn a_block_that_is_not_as_it_claims_is_a_problem() {
         "```console\n$ cat a.txt\nb\n$ cat \\\n    a.txt | wc -l\n1\n```\n",
         "- In a list:\n\n  ```console\n  $ cat a.txt\n  b\n  ```\n",
         "<!-- not run: it needs a cluster -->\n```console\n$ cat a.txt\nc\n```\n",
-        "```sh\nrm -r nowhere\n```\n",
+        "```sh\ncat a.txt\ncat \\\n  a.txt > b.txt\n```\n",
+        "<!-- not run: it needs a cluster -->\n```sh\nrm -r nowhere\nanteroom check --pre  # before\n```\n",
     ] {
         assert_eq!(problems(&format!("{file}{good}")), [""; 0], "{good}");
     }
@@ -195,8 +250,21 @@ fn a_block_that_is_not_as_it_claims_is_a_problem() {
             "<!-- not run:  -->\n```console\n$ cat a.txt\n```\n",
             "no reason",
         ),
+        ("```sh\ncat b.txt\ncat a.txt\n```\n", "fails:\n"),
         (
-            "<!-- not run: it is slow -->\n```sh\ncat a.txt\n```\n",
+            "<!-- not run: it is slow -->\n```sh\nfor file in a b; do\n```\n",
+            "no shell reads this",
+        ),
+        (
+            "<!-- not run: it is slow -->\n```sh\nanteroom check \\\n  --no-such\n```\n",
+            "--no-such",
+        ),
+        (
+            "<!-- not run: it is slow -->\n```console\n$ anteroom nothing\n```\n",
+            "nothing",
+        ),
+        (
+            "<!-- not run: it is slow -->\n```yaml\na\n```\n",
             "never run",
         ),
     ] {
