@@ -17,7 +17,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --release --locked --package anteroom \
     && mkdir /out \
     && cp target/release/anteroom /out/ \
-    && for login in server system watcher replica webhook reporter; do mkdir -p /keys/$login; done
+    && for login in server system operator watcher replica webhook reporter; do mkdir -p /keys/$login; done
 
 FROM build AS build-simapi
 RUN --mount=type=cache,target=/usr/local/cargo/registry \

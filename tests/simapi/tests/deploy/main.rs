@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anteroom_keys::{LOGINS, files};
 use serde_json::{Value, json};
 
 const SERVICES: [&str; 4] = [
@@ -497,6 +498,39 @@ fn compose_binds_loopback_and_mounts_what_there_is() {
             }
         }
     }
+}
+
+/// The root of a service's container cannot be written to, so each folder of keys is a volume. A volume belongs to whom its
+/// folder in the image belongs to.
+#[test]
+fn compose_has_a_volume_and_a_folder_for_the_keys_of_each_login() {
+    let compose = yaml("docker-compose.yml");
+    let keys = &compose["services"]["keys"];
+    assert_eq!(keys["read_only"], true);
+    let arguments: Vec<&str> = list(keys, "/command").filter_map(Value::as_str).collect();
+    assert_eq!(arguments[..2], ["anteroom", "keys"]);
+    let at = arguments
+        .iter()
+        .position(|of| *of == "--directory")
+        .unwrap();
+    let directory = arguments[at + 1];
+    let wanted: BTreeSet<&str> = LOGINS.into_iter().chain([files::SERVER]).collect();
+    let mounted: BTreeSet<&str> = list(keys, "/volumes").filter_map(Value::as_str).collect();
+    let mounts = wanted.iter();
+    let mounts: Vec<_> = mounts
+        .map(|login| format!("keys-{login}:{directory}/{login}"))
+        .collect();
+    let mounts: BTreeSet<&str> = mounts.iter().map(String::as_str).collect();
+    assert_eq!(mounted, mounts);
+    let dockerfile = fs::read_to_string(root().join("Dockerfile")).unwrap();
+    let (_, made) = dockerfile.split_once("for login in ").unwrap();
+    let (logins, made) = made.split_once(';').unwrap();
+    assert_eq!(logins.split_whitespace().collect::<BTreeSet<_>>(), wanted);
+    let loop_begins = format!(" do mkdir -p {directory}/$login;");
+    assert!(made.starts_with(loop_begins.as_str()), "{made}");
+    let (_, installed) = dockerfile.rsplit_once("\nFROM ").unwrap();
+    let copied = format!("COPY --from=build --chown=65532:65532 {directory}/ {directory}/\n");
+    assert!(installed.contains(&copied), "{installed}");
 }
 
 /// The composition's simulator loads the given objects, and prints the objects that it cannot load.
