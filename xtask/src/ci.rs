@@ -5,8 +5,9 @@ use std::process::Command;
 use crate::{
     alerts, licences, parts,
     shell::{cargo, root, run, target},
+    skips::Skips,
     test_programs::{TestPrograms, run_beside},
-    tidy,
+    tidy, tools,
 };
 
 /// One set of crates and features for all steps, so that each third-party crate is compiled once for checks
@@ -25,14 +26,22 @@ const PROGRAMS: [&str; 3] = ["anteroom", "anteroom-demo", "anteroom-sim"];
 /// The file of levels at which [`PROGRAMS`] are optimised.
 const PROGRAM_LEVELS: &str = "xtask/programs.toml";
 
-/// All steps. What a look at the text finds comes first; then all that is built, and all that runs.
+/// All steps, with the tools that tests take. Shows what was left out at the end.
 pub(crate) fn all() -> anyhow::Result<()> {
+    let skips = Skips::begin(true)?;
+    let outcome = steps(&skips);
+    skips.show();
+    outcome
+}
+
+/// What a look at the text finds comes first; then all that is built, and all that runs.
+fn steps(skips: &Skips) -> anyhow::Result<()> {
     tidy::check()?;
     licences::check()?;
-    alerts::check_if_installed()?;
+    check_alerts(skips)?;
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     let tests = build_tests()?;
-    tests.run(|| {
+    tests.run(skips, || {
         run_beside(
             cargo(&["clippy", "--all-targets"])
                 .args(WHOLE)
@@ -49,6 +58,16 @@ pub(crate) fn all() -> anyhow::Result<()> {
             Command::new(target().join("debug/anteroom-demo")).args(["--once", "-o", "json"]),
         )
     })
+}
+
+/// Fetches the tools that tests take, and tests the alerts by one of them.
+fn check_alerts(skips: &Skips) -> anyhow::Result<()> {
+    match tools::fetch() {
+        Err(error) if !skips.tools_are_required => {
+            skips.add(&format!("tests of alerts and others: {error:#}"))
+        }
+        fetched => fetched.and_then(|()| alerts::check()),
+    }
 }
 
 /// Builds the real parts, and every program and test.
@@ -69,11 +88,21 @@ fn run_documented() -> anyhow::Result<()> {
 
 /// Builds what the tests of these crates run, and nothing else; then runs the tests. No crate named: all.
 pub(crate) fn test(packages: &[String], args: &[String]) -> anyhow::Result<()> {
+    let skips = Skips::begin(false)?;
+    let outcome = test_with(&skips, packages, args);
+    skips.show();
+    outcome
+}
+
+fn test_with(skips: &Skips, packages: &[String], args: &[String]) -> anyhow::Result<()> {
     if packages.is_empty() {
         let tests = build_tests()?;
         return match args {
-            [] => tests.run(run_documented),
-            args => run(cargo(&["test", "--tests"]).args(WHOLE).args(args)),
+            [] => tests.run(skips, run_documented),
+            args => {
+                let mut command = cargo(&["test", "--tests"]);
+                run(command.args(WHOLE).args(args).envs(skips.env()))
+            }
         };
     }
     let (stories, others): (Vec<_>, Vec<_>) = packages.iter().partition(|package| *package == E2E);
@@ -81,7 +110,8 @@ pub(crate) fn test(packages: &[String], args: &[String]) -> anyhow::Result<()> {
         parts::build(&parts::ALL, false)?;
         // As a part of the whole, so that programs and tests share what they are compiled from.
         run(cargo(&["build", "--bins", "--test", "e2e"]).args(WHOLE))?;
-        run(cargo(&["test", "--test", "e2e"]).args(WHOLE).args(args))?;
+        let mut command = cargo(&["test", "--test", "e2e"]);
+        run(command.args(WHOLE).args(args).envs(skips.env()))?;
     }
     if others.is_empty() {
         return Ok(());

@@ -15,8 +15,10 @@ mod parts;
 mod profile;
 mod schemas;
 mod shell;
+mod skips;
 mod test_programs;
 mod tidy;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,9 @@ enum Task {
         #[arg(long)]
         force: bool,
     },
+    /// Fetch the tools of Debian's packages that tests run (promtool, Prometheus, libfaketime) into target/debian-tools,
+    /// unless they are installed. Nothing is installed.
+    Tools,
     /// Build what tests run (real parts, programs), then run the tests.
     Test {
         /// Only this crate's tests, with what they run and no more. May be given several times.
@@ -117,7 +122,7 @@ enum Task {
     Profile(profile::ProfileArgs),
     /// Write Grafana's dashboards from their table.
     Dashboards,
-    /// Test the alerts: each fires on its series, and clears (needs promtool, of Debian's package prometheus).
+    /// Test the alerts: each fires on its series, and clears (needs promtool: `cargo xtask tools`).
     Alerts,
     /// Write the list of crates in ARCHITECTURE.md from their manifests.
     Architecture,
@@ -138,6 +143,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Parts { force } => parts::build(&parts::ALL, force),
+        Task::Tools => tools::fetch(),
         Task::Test { package, args } => ci::test(&package, &args),
         Task::Sim { args } => ci::simulate(&args),
         Task::Browser { screenshots } => browser::run_checks(screenshots.as_deref()),

@@ -9,7 +9,10 @@ use std::{
 use anyhow::{Context as _, anyhow, ensure};
 use serde_json::Value;
 
-use crate::shell::{run, say, show};
+use crate::{
+    shell::{run, say, show},
+    skips::Skips,
+};
 
 /// The test that runs all real parts.
 const STORIES: &str = "e2e";
@@ -51,11 +54,12 @@ impl TestPrograms {
     /// Runs all tests, the stories last, and `beside` at the same time. Waits for both, so that each error is seen.
     pub(crate) fn run(
         &self,
+        skips: &Skips,
         beside: impl FnOnce() -> anyhow::Result<()> + Send,
     ) -> anyhow::Result<()> {
         thread::scope(|scope| {
             let beside = scope.spawn(beside);
-            let tests = self.run_all();
+            let tests = self.run_all(skips);
             let beside = beside.join();
             let beside =
                 beside.unwrap_or_else(|_| Err(anyhow!("a step beside the tests panicked")));
@@ -66,12 +70,15 @@ impl TestPrograms {
         })
     }
 
-    fn run_all(&self) -> anyhow::Result<()> {
+    fn run_all(&self, skips: &Skips) -> anyhow::Result<()> {
         let (name, percent) = GO_HEAP_GROWTH;
         let (stories, others): (Vec<_>, Vec<_>) =
             self.0.iter().partition(|program| program.is_stories());
         let mut all = others.into_iter().chain(stories);
-        all.try_for_each(|program| run(program.command().env(name, percent)))
+        all.try_for_each(|program| {
+            let mut command = program.command();
+            run(command.env(name, percent).envs(skips.env()))
+        })
     }
 }
 

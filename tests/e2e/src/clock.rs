@@ -10,24 +10,22 @@ use std::{
 
 use anyhow::Context as _;
 
-/// The places of the library in Debian's package `libfaketime`.
-const LIBRARY: [&str; 2] = [
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
-];
+use crate::skip::FAKETIME;
 
 /// The wall clock of the processes that are started with its [environment](Self::env).
 #[derive(Debug)]
 pub struct Clock {
-    library: &'static str,
+    library: PathBuf,
     file: PathBuf,
 }
 
 impl Clock {
-    /// A clock that is right at first, with its file in `folder`; `None`: the library is not installed.
+    /// A clock that is right at first, with its file in `folder`; `None`: there is no library, and the story is left out.
+    ///
+    /// # Errors
+    /// There is no library, and tools are required here.
     pub fn new(folder: &Path) -> anyhow::Result<Option<Self>> {
-        let mut installed = LIBRARY.into_iter();
-        let Some(library) = installed.find(|path| Path::new(path).exists()) else {
+        let Some(library) = FAKETIME.find()? else {
             return Ok(None);
         };
         let file = folder.join("clock");
@@ -46,9 +44,10 @@ impl Clock {
 
     /// Returns the environment of a process that goes by it.
     pub fn env(&self) -> Vec<(String, String)> {
+        let library = self.library.display().to_string();
         let file = self.file.display().to_string();
         [
-            ("LD_PRELOAD", self.library),
+            ("LD_PRELOAD", library.as_str()),
             ("FAKETIME_TIMESTAMP_FILE", &file),
             ("FAKETIME_CACHE_DURATION", "1"),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),

@@ -21,6 +21,7 @@ pub mod proxy;
 pub mod rights;
 pub mod services;
 pub mod simulated;
+pub mod skip;
 pub mod steady;
 pub mod stock;
 pub mod system;

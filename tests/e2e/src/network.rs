@@ -12,13 +12,13 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
-use crate::turn;
+use crate::{
+    skip::{Lack, skip},
+    turn,
+};
 
 /// Set in a program that has a network of its own.
 const OWN: &str = "ANTEROOM_OWN_NETWORK";
-
-/// With a value, a network of one's own is required: without it a story fails.
-const REQUIRED: &str = "ANTEROOM_OWN_NETWORK_REQUIRED";
 
 /// The preference of the rule that looks up local addresses. The kernel's own comes first of all; rules of ours have to.
 const LOCAL_PREFERENCE: &str = "100";
@@ -53,8 +53,8 @@ impl Network {
             return Ok(Some(Self(())));
         }
         if let Err(error) = run("unshare", &["--net", "--map-root-user", "ip", "rule"]) {
-            ensure!(env::var_os(REQUIRED).is_none(), "{error:#}");
-            print(&format!("skipped: no network of one's own here: {error:#}"));
+            let why = format!("no network of one's own here: {error:#}");
+            skip(Lack::Right, &why)?;
             return Ok(None);
         }
         let _turn = turn::take().await?;
@@ -103,9 +103,4 @@ fn run(program: &str, args: &[&str]) -> anyhow::Result<()> {
     let said = String::from_utf8_lossy(&stderr);
     ensure!(status.success(), "{}: {status}: {}", shown(), said.trim());
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "a test says what it leaves out")]
-fn print(line: &str) {
-    println!("{line}");
 }

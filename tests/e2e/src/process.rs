@@ -295,17 +295,19 @@ pub fn workspace_binary(name: &str) -> anyhow::Result<PathBuf> {
     Ok(binary)
 }
 
+/// Returns the folder that cargo builds to.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
+        PathBuf::from,
+    )
+}
+
 /// A program built by `cargo xtask parts`.
 pub fn real_part(name: &str) -> anyhow::Result<PathBuf> {
     let folder = match std::env::var_os("ANTEROOM_REAL_PARTS") {
         Some(folder) => PathBuf::from(folder),
-        None => {
-            let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-                || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
-                PathBuf::from,
-            );
-            target.join("real-parts")
-        }
+        None => target().join("real-parts"),
     };
     let binary = folder.join(name);
     if !binary.exists() {

@@ -2,14 +2,13 @@
 //!
 //! A server that cannot write ends its part in the log, and takes it up again when it is restarted.
 
-#![allow(clippy::print_stdout, reason = "a test says what it leaves out")]
-
 use std::time::Duration;
 
 use anteroom_e2e::{
     check::is_denied,
     disk::Disk,
     nats::NatsPlan,
+    skip::{Lack, skip},
     system::SystemPlan,
     views,
     world::{World, host, ingress},
@@ -32,8 +31,7 @@ const ALL_FULL_FOR: Duration = Duration::from_secs(10);
 #[tokio::test(flavor = "multi_thread")]
 async fn full_disks_of_nats_servers_cost_no_decision() -> anyhow::Result<()> {
     if let Some(lack) = Disk::lack() {
-        println!("skipped: no disk of one's own here: {lack}");
-        return Ok(());
+        return skip(Lack::Right, &format!("no disk of one's own here: {lack}"));
     }
     let plan = SystemPlan {
         nats: NatsPlan {

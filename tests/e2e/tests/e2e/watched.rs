@@ -1,23 +1,21 @@
 //! Dashboards and alerts, in a real Prometheus that scrapes the services.
 
-// What a test says when it has nothing to run.
-#![allow(clippy::print_stdout)]
-
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anteroom_e2e::{
     check::{ENTRY, POLICY, entry_is_ready},
     process::{Process, free_address},
     services::{Running, get},
+    skip::PROMETHEUS,
     wait,
     world::{World, host, ingress},
 };
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 const INGRESSES: usize = 50;
 
@@ -34,23 +32,21 @@ const EMPTY: [(&str, &str); 4] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_panel_has_data_and_alerts_fire_and_clear() -> anyhow::Result<()> {
-    let asked = Command::new("prometheus").arg("--version").output().await;
-    if asked.is_err() {
-        println!("skipped: this takes prometheus, of Debian's package of that name");
+    let Some(program) = PROMETHEUS.find()? else {
         return Ok(());
-    }
+    };
     let mut world = World::start().await?;
-    let outcome = Box::pin(story(&mut world)).await;
+    let outcome = Box::pin(story(&mut world, &program)).await;
     world.with_logs(outcome)
 }
 
-async fn story(world: &mut World) -> anyhow::Result<()> {
+async fn story(world: &mut World, program: &Path) -> anyhow::Result<()> {
     world.fill(0, INGRESSES).await?;
     world.create(&serde_saphyr::from_str(ENTRY)?).await?;
     world.create(&serde_saphyr::from_str(POLICY)?).await?;
     world.system.ready().await?;
     entry_is_ready(world, "ingresses", INGRESSES).await?;
-    let prometheus = Prometheus::start(world)?;
+    let prometheus = Prometheus::start(world, program)?;
     every_panel_has_data(world, &prometheus).await?;
 
     // All is well: no alert speaks, and none is broken.
@@ -128,7 +124,7 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn start(world: &World) -> anyhow::Result<Self> {
+    fn start(world: &World, program: &Path) -> anyhow::Result<Self> {
         let system = &world.system;
         let replicas = system.replicas.iter().flatten();
         let watchers = system
@@ -148,7 +144,7 @@ impl Prometheus {
         let file = world.folder.path().join("prometheus.yaml");
         std::fs::write(&file, config.to_string())?;
         let address = free_address()?;
-        let mut command = std::process::Command::new("prometheus");
+        let mut command = Command::new(program);
         command
             .arg(format!("--config.file={}", file.display()))
             .arg(format!(
