@@ -99,9 +99,9 @@ enum Task {
         #[arg(last = true)]
         args: Vec<String>,
     },
-    /// Run the services for long under changes, and print what they hold at the begin and at the end, as JSON.
+    /// Run the services for long under changes, and print what they hold at the begin and at the end. It fails if that grows.
     Soak {
-        /// Passed on, as in `cargo xtask soak -- --events 1000000`.
+        /// Passed on, as in `cargo xtask soak -- --events 10000000`.
         #[arg(last = true)]
         args: Vec<String>,
     },

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     ops::{Deref, DerefMut},
     path::Path,
 };
@@ -71,6 +72,24 @@ fn print_logs(folder: &Path) {
             println!("# the end of {}\n{}", path.display(), tail(&path));
         }
     }
+}
+
+/// Returns the bytes of all files in a folder. A file may go meanwhile.
+pub(crate) fn bytes(folder: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let entry = entry?;
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => folders.push(entry.path()),
+                Ok(metadata) => bytes += metadata.len(),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error).context(entry.path().display().to_string()),
+            }
+        }
+    }
+    Ok(bytes)
 }
 
 /// Copies a folder with all that is in it.

@@ -269,6 +269,11 @@ impl Nats {
         )?)
     }
 
+    /// Returns the bytes of this server's files.
+    pub fn stored_bytes(&self, number: usize) -> anyhow::Result<u64> {
+        self.servers[number].stored_bytes()
+    }
+
     /// Keeps a copy of their files as they are. Call it while they are killed.
     pub fn keep_files(&self) -> anyhow::Result<()> {
         self.servers.iter().try_for_each(Server::keep_files)

@@ -128,6 +128,11 @@ impl Server {
         self.folder.join(format!("{}-kept", self.name))
     }
 
+    /// Returns the bytes of its files.
+    pub(super) fn stored_bytes(&self) -> anyhow::Result<u64> {
+        folder::bytes(&self.files())
+    }
+
     pub(super) fn keep_files(&self) -> anyhow::Result<()> {
         folder::copy(&self.files(), &self.kept())
     }

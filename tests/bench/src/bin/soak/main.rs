@@ -1,8 +1,10 @@
 //! Runs the services for long, under changes, reviews, entries and policies that come and go, and restarts of NATS. Prints
-//! one JSON object: decisions, and what every process holds at the begin and at the end.
+//! a table of what every process holds at the begin and at the end. It is an error if a decision was wrong, or if
+//! something grew.
+
+mod growth;
 
 use std::{
-    collections::BTreeMap,
     path::Path,
     sync::{
         Arc,
@@ -26,6 +28,7 @@ use anteroom_simapi::{SimApi, SimConfig};
 use anteroom_wire::query::Query;
 use anyhow::{Context, ensure};
 use clap::Parser;
+use growth::{Figure, Growth, Look};
 use kube::{Client, Config};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
@@ -33,10 +36,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Runs the services for long, under changes.
 #[derive(Parser)]
-#[command(after_help = "Example:\n  cargo xtask soak -- --events 1000000")]
+#[command(after_help = "Example:\n  cargo xtask soak -- --events 10000000")]
 struct Args {
     /// Changes of objects.
-    #[arg(long, default_value_t = 10_000_000)]
+    #[arg(long, default_value_t = 1_000_000)]
     events: u64,
 
     /// Changes in a second.
@@ -67,8 +70,11 @@ const REVIEW_INTERVAL: Duration = Duration::from_millis(20);
 /// The time for which an entry and a policy stay, and then are away.
 const COMES_AND_GOES_S: u64 = 7;
 
-/// The share of the run after which its begin is measured: caches are full then.
-const WARM: f64 = 0.2;
+/// The share of the run after which it is looked at: caches are full then.
+const WARM: f64 = 0.1;
+
+/// The time after a restart of NATS in which nobody looks: clients connect again, and streams are read.
+const SETTLES_S: u64 = 10;
 
 /// The time between two waits for the pace.
 const TICK: Duration = Duration::from_millis(10);
@@ -79,15 +85,28 @@ async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let folder = tempfile::tempdir()?;
     let mut soak = Soak::start(folder.path()).await?;
-    let result = soak.run(&args).await?;
-    print_json(&result);
-    ensure!(result["wrong"] == 0, "a decision was wrong");
+    let outcome = soak.run(&args).await?;
+    let growth = Growth::over(&outcome.looks);
+    let table = growth
+        .as_ref()
+        .map_or_else(|_| String::new(), Growth::table);
+    print(&format!("{}\n{table}", outcome.summary()));
+    ensure!(
+        Counts::read(&outcome.counts.wrong) == 0,
+        "a decision was wrong"
+    );
+    let grown = growth?.too_much();
+    ensure!(
+        grown.is_empty(),
+        "more than it may be: {}",
+        grown.join(", ")
+    );
     Ok(())
 }
 
 #[expect(clippy::print_stdout, reason = "the result")]
-fn print_json(value: &Value) {
-    println!("{value:#}");
+fn print(text: &str) {
+    println!("{text}");
 }
 
 #[expect(clippy::print_stderr, reason = "progress")]
@@ -121,6 +140,28 @@ impl Counts {
     }
 }
 
+/// The outcome of a run.
+struct Outcome {
+    counts: Arc<Counts>,
+    seconds: f64,
+    /// From the begin's end on, in order.
+    looks: Vec<Look>,
+}
+
+impl Outcome {
+    fn summary(&self) -> String {
+        let counts = &self.counts;
+        format!(
+            "{} changes in {:.0} s; {} decisions, {} wrong, {} failed",
+            Counts::read(&counts.events),
+            self.seconds,
+            Counts::read(&counts.decisions),
+            Counts::read(&counts.wrong),
+            Counts::read(&counts.failed)
+        )
+    }
+}
+
 impl Soak {
     async fn start(folder: &Path) -> anyhow::Result<Self> {
         let sim = Arc::new(SimApi::start(SimConfig::default()).await?);
@@ -134,7 +175,10 @@ impl Soak {
         let nats = Nats::start(NatsPlan::one(), folder).await?;
         let kubeconfig = folder.join("kubeconfig");
         std::fs::write(&kubeconfig, sim.kubeconfig_yaml())?;
-        let plan = SystemPlan::default();
+        let plan = SystemPlan {
+            reporter: Some(kubeconfig.clone()),
+            ..SystemPlan::default()
+        };
         let mut system = System::start_as(&plan, folder, &nats.logins(), &kubeconfig, &kubeconfig)?;
         for text in [ENTRY, SERVICES_ENTRY, POLICY] {
             for manifest in manifests::parse(text)? {
@@ -150,7 +194,7 @@ impl Soak {
         })
     }
 
-    async fn run(&mut self, args: &Args) -> anyhow::Result<Value> {
+    async fn run(&mut self, args: &Args) -> anyhow::Result<Outcome> {
         let (counts, stop) = (Arc::<Counts>::default(), CancellationToken::new());
         let mut asker = Poster::new(self.target.clone())?;
         wait::until("the policy to decide", async || {
@@ -167,19 +211,24 @@ impl Soak {
             args.events_per_second,
         ));
         let ask = tokio::spawn(ask(self.target.clone(), Arc::clone(&counts), stop.clone()));
-        let mut warm = None;
+        let mut looks = Vec::new();
+        let mut restarted: Option<u64> = None;
         for second in 1_u64.. {
             tokio::time::sleep_until((begun + Duration::from_secs(second)).into()).await;
             let share = Counts::read(&counts.events) as f64 / args.events as f64;
-            if warm.is_none() && share >= WARM {
-                warm = Some(self.held().await?);
+            let is_settled = restarted.is_none_or(|at| second >= at + SETTLES_S);
+            if share >= WARM && is_settled {
+                looks.push(self.look().await?);
             }
             if second % COMES_AND_GOES_S == 0 {
                 self.come_or_go(second / COMES_AND_GOES_S)?;
             }
-            if second % args.nats_restarts_every_s == 0 {
+            // The first time before anybody looks, so that what a restart leaves behind is there from the first look on.
+            let is_first = restarted.is_none() && share >= WARM / 2.0;
+            if is_first || second % args.nats_restarts_every_s == 0 {
                 self.nats.kill()?;
                 self.nats.start_again().await?;
+                restarted = Some(second);
             }
             if second % 60 == 0 {
                 let (decisions, failed) = (&counts.decisions, &counts.failed);
@@ -198,18 +247,13 @@ impl Soak {
         let seconds = begun.elapsed().as_secs_f64();
         self.leave()?;
         self.is_equal().await?;
-        let last = self.held().await?;
         stop.cancel();
         ask.await??;
-        Ok(json!({
-            "events": Counts::read(&counts.events),
-            "seconds": seconds,
-            "decisions": Counts::read(&counts.decisions),
-            "wrong": Counts::read(&counts.wrong),
-            "failed": Counts::read(&counts.failed),
-            "after_a_fifth": warm,
-            "at_the_end": last,
-        }))
+        Ok(Outcome {
+            counts,
+            seconds,
+            looks,
+        })
     }
 
     /// An entry and a policy come with every odd number, and go with every even one.
@@ -223,6 +267,8 @@ impl Soak {
         let mut policy: Value = serde_saphyr::from_str(POLICY)?;
         // Each has another name, as of tenants that come and go.
         policy["metadata"]["name"] = format!("passing-{number}").into();
+        // Every other one is in the reports too.
+        policy["spec"]["background"] = (number % 4 == 1).into();
         self.sim.put(POLICIES, policy)?;
         Ok(())
     }
@@ -240,34 +286,34 @@ impl Soak {
     }
 
     /// Returns what the processes and NATS hold.
-    async fn held(&self) -> anyhow::Result<Value> {
-        let mut held = BTreeMap::new();
+    async fn look(&self) -> anyhow::Result<Look> {
+        let mut look = Look::new();
         for (name, running) in self.services() {
             let metrics = running.get("/metrics").await?;
-            let series = metrics
-                .lines()
-                .filter(|line| !line.starts_with('#'))
-                .count();
-            held.insert(
-                name,
-                json!({ "rss_bytes": running.process.rss_bytes()?, "series": series }),
+            let series = metrics.lines().filter(|line| !line.starts_with('#'));
+            let series = series.count() as u64;
+            look.insert(
+                (name.clone(), Figure::RssBytes),
+                running.process.rss_bytes()?,
             );
+            look.insert((name, Figure::Series), series);
         }
         let log = self.nats.figures(0, "/jsz").await?;
         let server = self.nats.figures(0, "/varz").await?;
         let process = self.nats.processes().next().context("NATS runs")?;
-        held.insert(
-            "nats".to_owned(),
-            json!({
-                "rss_bytes": process.rss_bytes()?,
-                "log_bytes": log["bytes"],
-                "log_messages": log["messages"],
-                "consumers": log["consumers"],
-                "connections": server["connections"],
-                "subscriptions": server["subscriptions"],
-            }),
-        );
-        Ok(json!(held))
+        let number = |value: &Value| value.as_u64().context("a figure of NATS");
+        for (figure, value) in [
+            (Figure::RssBytes, process.rss_bytes()?),
+            (Figure::LogBytes, number(&log["bytes"])?),
+            (Figure::LogMessages, number(&log["messages"])?),
+            (Figure::DiskBytes, self.nats.stored_bytes(0)?),
+            (Figure::Consumers, number(&log["consumers"])?),
+            (Figure::Connections, number(&server["connections"])?),
+            (Figure::Subscriptions, number(&server["subscriptions"])?),
+        ] {
+            look.insert(("nats".to_owned(), figure), value);
+        }
+        Ok(look)
     }
 
     fn services(&self) -> Vec<(String, &Running)> {
@@ -276,7 +322,10 @@ impl Soak {
         let replicas = self.system.replicas.iter().flatten().enumerate();
         let replicas = replicas.map(|(number, running)| (format!("replica-{number}"), running));
         let webhook = [("webhook".to_owned(), &self.system.webhook)];
-        watcher.chain(replicas).chain(webhook).collect()
+        let reporter = self.system.reporter.iter();
+        let reporter = reporter.map(|running| ("reporter".to_owned(), running));
+        let services = watcher.chain(replicas).chain(webhook);
+        services.chain(reporter).collect()
     }
 
     /// Waits until every replica has exactly the Ingresses of the API server, in their versions.
