@@ -123,7 +123,8 @@ impl ConsoleState {
     /// Keeps what a webhook told.
     pub(super) fn keep(&mut self, tapped: Tapped, now: Timestamp, all: bool) {
         if all {
-            self.decisions_left_out += tapped.left_out;
+            let left_out = &mut self.decisions_left_out;
+            *left_out = left_out.saturating_add(tapped.left_out);
         }
         for record in tapped.records {
             let seen = SeenDecision {

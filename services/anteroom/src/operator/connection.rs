@@ -141,10 +141,11 @@ impl Tapping {
         }
         let next = self
             .sequences
-            .insert(told.webhook.clone(), told.sequence + 1);
+            .insert(told.webhook.clone(), told.sequence.saturating_add(1));
         // A webhook that starts again begins at 0.
         let expected = next.filter(|expected| *expected <= told.sequence);
-        self.lost += expected.map_or(0, |expected| told.sequence - expected);
+        let lost = expected.map_or(0, |expected| told.sequence - expected);
+        self.lost = self.lost.saturating_add(lost);
     }
 
     /// Ends the tap at once.

@@ -129,10 +129,10 @@ impl Window {
         let (mut decided, mut denied, mut errors) = (0, 0, 0);
         let mut rows: BTreeMap<_, Sum> = BTreeMap::new();
         for TimedSummary { summary, .. } in &self.told {
-            decided += summary.decisions;
-            denied += summary.denied;
-            errors += summary.errors;
-            all.left_out += summary.left_out;
+            add(&mut decided, summary.decisions);
+            add(&mut denied, summary.denied);
+            add(&mut errors, summary.errors);
+            add(&mut all.left_out, summary.left_out);
             latencies.merge(&summary.latencies);
             for row in &summary.rows {
                 let kind = by.kind.then(|| row.kind.clone());
@@ -171,11 +171,17 @@ impl Window {
     fn seconds(&self) -> f64 {
         let mut periods: BTreeMap<&str, u64> = BTreeMap::new();
         for told in &self.told {
-            *periods.entry(&told.webhook).or_default() += told.summary.period_ms;
+            let period = periods.entry(&told.webhook).or_default();
+            add(period, told.summary.period_ms);
         }
         let longest_ms = periods.into_values().max().unwrap_or_default();
         Duration::from_millis(longest_ms).as_secs_f64()
     }
+}
+
+/// Adds a number that a webhook told, and that may be any.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
 }
 
 /// Counts of rows that belong together.
@@ -187,10 +193,10 @@ struct Sum {
 impl Sum {
     fn add(&mut self, row: &Row) {
         let sum = &mut self.row;
-        sum.decided += row.decided;
-        sum.failed += row.failed;
-        sum.denied += row.denied;
-        sum.errors += row.errors;
+        add(&mut sum.decided, row.decided);
+        add(&mut sum.failed, row.failed);
+        add(&mut sum.denied, row.denied);
+        add(&mut sum.errors, row.errors);
         if row.error.is_some() {
             sum.error.clone_from(&row.error);
         }

@@ -21,7 +21,8 @@ impl Default for Latencies {
 impl Latencies {
     /// Counts one time, in microseconds. What is longer than the last bound counts as if it were that long.
     pub fn add(&mut self, us: u64) {
-        self.0[bucket(us)] += 1;
+        let count = &mut self.0[bucket(us)];
+        *count = count.saturating_add(1);
     }
 
     /// Adds all times of `other`.
@@ -33,7 +34,8 @@ impl Latencies {
 
     /// The number of times.
     pub fn count(&self) -> u64 {
-        self.0.iter().sum()
+        let counts = self.0.iter();
+        counts.fold(0, |sum: u64, count| sum.saturating_add(*count))
     }
 
     /// Returns an upper bound in microseconds of that part of all times, as in 0.99; `None` if there are none.
@@ -49,9 +51,9 @@ impl Latencies {
             reason = "a rank among fewer than 2^52"
         )]
         let rank = ((count as f64 * part).ceil() as u64).clamp(1, count);
-        let mut seen = 0;
+        let mut seen = 0_u64;
         let at = self.0.iter().position(|count| {
-            seen += count;
+            seen = seen.saturating_add(*count);
             seen >= rank
         });
         at.map(bound)
@@ -132,5 +134,15 @@ mod tests {
         twice.merge(&latencies);
         assert_eq!(twice.count(), 2_000);
         assert_eq!(twice.quantile(0.5), latencies.quantile(0.5));
+    }
+
+    /// Whoever logs in as a webhook may tell of any counts.
+    #[test]
+    fn counts_beyond_all_numbers_have_a_quantile() {
+        let told = serde_json::json!([[0, u64::MAX], [3, u64::MAX], [7, 1]]);
+        let latencies: Latencies = serde_json::from_value(told).unwrap();
+        assert_eq!(latencies.count(), u64::MAX);
+        assert_eq!(latencies.quantile(0.5), Some(bound(0)));
+        assert_eq!(latencies.quantile(1.0), Some(bound(0)));
     }
 }
