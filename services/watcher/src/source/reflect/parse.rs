@@ -104,7 +104,7 @@ pub(super) fn size(bytes: &Bytes) -> Result<u64, Fault> {
     let body: ListBody<'_> = serde_json::from_slice(bytes).map_err(Fault::unreadable)?;
     let here = body.items.unwrap_or_default().len() as u64;
     match (body.metadata.remaining_item_count, body.metadata.token) {
-        (Some(rest), _) => Ok(here + rest),
+        (Some(rest), _) => Ok(here.saturating_add(rest)),
         (None, token) if token.as_ref().is_none_or(String::is_empty) => Ok(here),
         _ => Err(Fault::unreadable("a list that does not say how long it is")),
     }
