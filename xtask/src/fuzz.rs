@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
     thread,
@@ -42,7 +42,8 @@ pub(crate) struct FuzzArgs {
     at_once: Option<usize>,
 }
 
-/// Runs the targets. The corpora stay in `target/fuzz`, so that the next run goes on from them.
+/// Runs the targets, and tells the sum of their executions. The corpora stay in `target/fuzz`, so that the next run goes on
+/// from them.
 pub(crate) fn fuzz(args: &FuzzArgs) -> anyhow::Result<()> {
     let names = match args.target.as_slice() {
         [] => all()?,
@@ -51,14 +52,19 @@ pub(crate) fn fuzz(args: &FuzzArgs) -> anyhow::Result<()> {
     let program = build()?;
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     let at_once = args.at_once.unwrap_or_else(cores);
-    let (next, (failed, failures)) = (AtomicUsize::new(0), mpsc::channel());
+    let (next, sum) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let (failed, failures) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..at_once {
-            let (next, failed, names, program) = (&next, failed.clone(), &names, &program);
+            let (next, sum, names, program) = (&next, &sum, &names, &program);
+            let failed = failed.clone();
             scope.spawn(move || {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                     match one(program, name, args.executions) {
-                        Ok(executed) => say(&format!("{name}: {executed} executions, none failed")),
+                        Ok(executed) => {
+                            sum.fetch_add(executed, Ordering::Relaxed);
+                            say(&format!("{name}: {executed} executions, none failed"));
+                        }
                         Err(error) => {
                             say(&format!("{name}: {error:#}"));
                             let _ = failed.send(name.clone());
@@ -70,6 +76,10 @@ pub(crate) fn fuzz(args: &FuzzArgs) -> anyhow::Result<()> {
     });
     drop(failed);
     let failed: Vec<_> = failures.iter().collect();
+    let (passed, sum) = (names.len() - failed.len(), sum.into_inner());
+    say(&format!(
+        "{sum} executions of {passed} targets, none of which failed"
+    ));
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));
     }

@@ -28,7 +28,8 @@
 //!
 //! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts these modules together; `generations` is used
 //! by `log_writer`, `feeds` and `coordinator`. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the
-//! log writer's queue, the division of groups, and all of the coordinator but its controller.
+//! log writer's queue, the division of groups, and all of the coordinator but its controller. `fuzzing` has the bodies of
+//! fuzz targets.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -44,6 +45,9 @@ mod metrics;
 mod source;
 mod term;
 mod watcher;
+
+#[doc(hidden)]
+pub mod fuzzing;
 
 pub use args::{Args, memory_limit};
 pub use command::Command;

@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 19] = [
     Target {
         name: "expression",
         run: anteroom_jmespath::fuzzing::parse,
@@ -74,6 +74,30 @@ pub const TARGETS: [Target; 13] = [
     Target {
         name: "message",
         run: messages::message,
+    },
+    Target {
+        name: "watch",
+        run: anteroom_watcher::fuzzing::watch,
+    },
+    Target {
+        name: "list",
+        run: anteroom_watcher::fuzzing::list,
+    },
+    Target {
+        name: "registry",
+        run: anteroom_watcher::fuzzing::registry,
+    },
+    Target {
+        name: "challenge",
+        run: anteroom_watcher::fuzzing::challenge,
+    },
+    Target {
+        name: "redirect",
+        run: anteroom_watcher::fuzzing::redirect,
+    },
+    Target {
+        name: "credentials",
+        run: anteroom_watcher::fuzzing::credentials,
     },
 ];
 

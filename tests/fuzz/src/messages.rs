@@ -3,8 +3,8 @@
 use anteroom_model::{ObjectKey, ViewId};
 use anteroom_seal::Keys;
 use anteroom_wire::{
-    beat, body, call, envelope, lease, live, query, referenced, replica_beat, subject::Subjects,
-    unreadable, violation, webhook_beat,
+    beat, body, call, envelope, lease, live, query, referenced, replica_beat, status,
+    subject::Subjects, tap, unreadable, violation, webhook_beat,
 };
 use bytes::Bytes;
 
@@ -68,7 +68,7 @@ pub(crate) fn message(input: &[u8]) {
     let Some((kind, input)) = input.split_first() else {
         return;
     };
-    match kind % 14 {
+    match kind % 18 {
         0 => round(input, beat::decode, beat::encode),
         1 => round(input, replica_beat::decode, replica_beat::encode),
         2 => round(input, webhook_beat::decode, webhook_beat::encode),
@@ -88,8 +88,27 @@ pub(crate) fn message(input: &[u8]) {
             }
         }
         12 => sealed(input),
-        _ => drop(unreadable::document(input)),
+        13 => drop(unreadable::document(input)),
+        14 => round(input, tap::decode, tap::encode),
+        15 => tapped(input),
+        16 => round(input, status::decode_request, status::encode_request),
+        _ => round(input, status::decode_reply, status::encode_reply),
     }
+}
+
+/// A webhook's message to an operator, which adds up what several tell.
+fn tapped(input: &[u8]) {
+    round(input, tap::decode_tapped, tap::encode_tapped);
+    let told = tap::decode_tapped(input).ok();
+    let Some(summary) = told.and_then(|told| told.summary) else {
+        return;
+    };
+    let mut latencies = summary.latencies;
+    for row in &summary.rows {
+        latencies.merge(&row.latencies);
+    }
+    assert!(latencies.quantile(0.5) <= latencies.quantile(0.99));
+    assert_eq!(latencies.quantile(1.0).is_none(), latencies.count() == 0);
 }
 
 fn document(input: &[u8]) {

@@ -19,6 +19,7 @@ use std::time::Duration;
 pub(crate) use address::{AddressKind, address_kind};
 pub(crate) use caller::{Caller, Reply, encode, parse, parse_or_null};
 pub(crate) use fault::CallFault;
+pub(crate) use http::fuzzing;
 pub(crate) use http::{
     AddressFilter, CallAnswer, HttpAnswer, HttpCall, HttpClients, Redirects, Validators,
 };

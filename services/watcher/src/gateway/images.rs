@@ -20,6 +20,7 @@ mod cache;
 mod challenge;
 mod credentials;
 mod document;
+pub(crate) mod fuzzing;
 mod keyring;
 mod location;
 mod reader;

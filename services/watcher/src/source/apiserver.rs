@@ -3,6 +3,7 @@
 //! sizes, bookmarks, and lines that are not objects.
 
 mod fault;
+pub(crate) mod fuzzing;
 mod lines;
 
 use std::{sync::Arc, time::Duration};

@@ -12,6 +12,7 @@
 //!   view did not receive completely never deletes.
 
 pub(crate) mod forbidden_check;
+pub(crate) mod fuzzing;
 mod machine;
 mod parse;
 mod paths;

@@ -4,6 +4,7 @@
 //! followed here, since another origin may get none of the call's headers.
 
 mod client;
+pub(crate) mod fuzzing;
 mod redirect;
 
 use std::{fmt, time::Duration};
