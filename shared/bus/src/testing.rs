@@ -1,4 +1,4 @@
-//! A real nats-server for tests (feature `testing`).
+//! Real nats-servers for tests (feature `testing`).
 
 use std::{
     collections::BTreeSet,
@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::try_join_all;
 use parking_lot::Mutex;
 use rand::Rng;
 use tempfile::TempDir;
@@ -143,6 +144,62 @@ impl NatsServer {
              {}\n",
             self.extra
         )
+    }
+}
+
+/// The number of servers of a [`NatsCluster`].
+const SERVERS: usize = 3;
+
+/// Three nats-servers that know each other, each as a [`NatsServer`].
+#[derive(Debug)]
+pub struct NatsCluster {
+    servers: Vec<NatsServer>,
+}
+
+impl NatsCluster {
+    /// Starts them, and waits until each takes connections. They may still elect their leader.
+    ///
+    /// # Errors
+    /// As [`NatsServer::start`].
+    pub async fn start() -> Result<Self, TestingError> {
+        let ports = (0..SERVERS).map(|_| free_port());
+        let ports: Vec<u16> = ports.collect::<io::Result<_>>()?;
+        let routes = ports
+            .iter()
+            .map(|port| format!("\"nats://127.0.0.1:{port}\""));
+        let routes = routes.collect::<Vec<_>>().join(", ");
+        let servers = ports.iter().enumerate().map(|(number, port)| {
+            NatsServer::prepare(&format!(
+                "server_name: nats-{number}\n\
+                 cluster {{ name: test, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}"
+            ))
+        });
+        let servers = servers.collect::<Result<_, _>>()?;
+        let mut cluster = Self { servers };
+        cluster.restart().await?;
+        Ok(cluster)
+    }
+
+    /// Returns the URLs that clients connect to.
+    pub fn urls(&self) -> impl Iterator<Item = String> {
+        self.servers.iter().map(NatsServer::url)
+    }
+
+    /// Ends all of them, as [`NatsServer::kill`] does.
+    ///
+    /// # Errors
+    /// As [`NatsServer::kill`].
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.servers.iter_mut().try_for_each(NatsServer::kill)
+    }
+
+    /// Starts all of them, again if they ran before: on the same ports, with the same files.
+    ///
+    /// # Errors
+    /// As [`NatsServer::start`].
+    pub async fn restart(&mut self) -> Result<(), TestingError> {
+        try_join_all(self.servers.iter_mut().map(NatsServer::restart)).await?;
+        Ok(())
     }
 }
 
