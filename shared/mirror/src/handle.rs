@@ -24,12 +24,6 @@ impl Clock {
     pub(crate) fn now(self) -> Moment {
         self.0.elapsed()
     }
-
-    /// Returns the present moment, and for how long the machine was suspended since the process began.
-    pub(crate) fn read(self) -> (Moment, Duration) {
-        let now = BootInstant::now();
-        (now.saturating_duration_since(self.0), now.suspended())
-    }
 }
 
 /// A view of a mirror. Cheap to clone; a view that was dropped stays dropped in its handles, even

@@ -86,7 +86,7 @@ pub(crate) struct Machine {
     ahead: Option<(Revision, Moment)>,
     /// Some view has a beat that waits for its position to be read.
     behind: bool,
-    /// When the host last woke after it was suspended.
+    /// The last moment at which the process ran again after it stood still.
     woke: Option<Moment>,
     /// When all views were last looked at, none was lost or unproven, and only objects have changed
     /// since.

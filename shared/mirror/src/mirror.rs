@@ -31,6 +31,10 @@ use crate::{
 /// The interval at which ages are looked at: a stale view is noticed this much later at most.
 const TICK: Duration = Duration::from_millis(250);
 
+/// A process without an event for so long stood still, since there is one each [`TICK`]: the process was stopped, or its
+/// machine was suspended.
+const STANDSTILL_MIN: Duration = TICK.saturating_mul(4);
+
 /// Views kept in step with the log. Dropping it stops it; its views grow old then, and say so.
 #[derive(Debug)]
 pub struct Mirror {
@@ -73,7 +77,7 @@ impl Mirror {
             changes: config.changes.clone(),
             machine: Machine::new(scope, config),
             clock: outlets.clock,
-            suspended: outlets.clock.read().1,
+            last_event: outlets.clock.now(),
             outlets,
             bus,
             follower,
@@ -149,8 +153,8 @@ struct Task {
     machine: Machine,
     changes: Option<Changes>,
     clock: Clock,
-    /// For how long the host was suspended until the last event, since the process began.
-    suspended: Duration,
+    /// The moment of the last event.
+    last_event: Moment,
     bus: Arc<dyn Bus>,
     follower: Follower,
     /// Readers of one view each.
@@ -206,17 +210,17 @@ impl Task {
         }
     }
 
-    /// Returns the moment of an event. If the host was suspended since the event before, the machine learns it first.
+    /// Returns the moment of an event. If the process stood still since the event before, the machine learns it first.
     fn now(&mut self) -> Moment {
-        let (now, suspended) = self.clock.read();
-        let before = std::mem::replace(&mut self.suspended, suspended);
-        let slept = suspended.saturating_sub(before);
-        if !slept.is_zero() {
+        let now = self.clock.now();
+        let before = std::mem::replace(&mut self.last_event, now);
+        let stood = now.saturating_sub(before);
+        if stood >= STANDSTILL_MIN {
             tracing::info!(
-                seconds = slept.as_secs(),
-                "machine was suspended: views are as much older, until their watchers are heard again"
+                seconds = stood.as_secs(),
+                "process or machine stood still: views are as much older, until their watchers are heard again"
             );
-            self.machine.host_woke(now);
+            self.machine.woke(now);
         }
         now
     }

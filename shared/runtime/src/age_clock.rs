@@ -65,11 +65,6 @@ impl BootInstant {
     pub fn elapsed(self) -> Duration {
         Self::now().saturating_duration_since(self)
     }
-
-    /// Returns for how long the machine had been suspended at that moment, since the process began.
-    pub fn suspended(self) -> Duration {
-        self.suspended
-    }
 }
 
 /// The growth of the distance between the two clocks.

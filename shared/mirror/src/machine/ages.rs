@@ -7,8 +7,8 @@ use anteroom_model::limits::SUSPEND_SETTLE_MS;
 use super::*;
 
 impl Machine {
-    /// The host was suspended, and runs again since `now`.
-    pub(crate) fn host_woke(&mut self, now: Moment) {
+    /// The process stood still, perhaps with its machine, and runs again since `now`.
+    pub(crate) fn woke(&mut self, now: Moment) {
         self.woke = Some(now);
     }
 
@@ -56,7 +56,7 @@ impl Machine {
         true
     }
 
-    /// Returns true if what arrives now may have been sent before the host was suspended.
+    /// Returns true if what arrives now may have been sent before the process stood still.
     fn settles(&self, now: Moment) -> bool {
         let settle = Duration::from_millis(SUSPEND_SETTLE_MS);
         let since_woken = self.woke.map(|woke| now.saturating_sub(woke));
@@ -87,7 +87,7 @@ impl Machine {
                         RecordSource::Log => self.position,
                         RecordSource::Alone | RecordSource::None => self.loads.position(&news.view),
                     };
-                    // Else the view would seem younger than it is by as long as the host was suspended.
+                    // Else the view would seem younger than it is by as long as the process stood still.
                     let age_ms = if settles { u64::MAX } else { news.news_age_ms };
                     kept.beat(now, news.revision, age_ms, read);
                 });

@@ -9,7 +9,7 @@ const SUSPENDED: Duration = Duration::from_secs(3_600);
 /// The host is suspended, and wakes.
 fn suspend(world: &mut World) {
     world.now += SUSPENDED;
-    world.machine.host_woke(world.now);
+    world.machine.woke(world.now);
 }
 
 fn age_ms(world: &World) -> u64 {
