@@ -10,6 +10,7 @@ mod follow;
 mod hub;
 mod link;
 mod log;
+mod witness;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -27,6 +28,7 @@ pub use faults::{Chances, Faults};
 use hub::Hub;
 use link::Link;
 use log::{Fenced, Log, NotAppended, NotPurged};
+pub use witness::WitnessedBatch;
 
 use crate::{
     Address, AppendError, Bus, BusError, Call, Channel, Connection, Fence, Follower, Lease,
@@ -99,7 +101,7 @@ impl LocalBus {
     fn client(hub: Arc<Hub>) -> Self {
         let signals_max = hub.options.signals_max;
         let link = hub.with(|state| {
-            let link = Arc::new(Link::new(state.up, signals_max));
+            let link = Arc::new(Link::new(state.next_client(), state.up, signals_max));
             state.links.retain(|link| link.strong_count() > 0);
             state.links.push(Arc::downgrade(&link));
             link
@@ -201,12 +203,23 @@ impl Bus for LocalBus {
         if !self.link.is_up() || self.hub.happens(|chances| chances.append_lost) {
             return Err(lost("batch"));
         }
-        let revision = self
-            .as_holder(fence, |log| log.append(fence, batch, Instant::now()))?
-            .map_err(|why| match why {
-                NotAppended::Fenced => AppendError::Fenced,
-                NotAppended::Full(size) => AppendError::Bus(full(size)),
-            })?;
+        let is_watched = self.hub.with(|state| state.witness.is_some());
+        let mut seen = is_watched.then(|| WitnessedBatch::new(self.link.number, fence, &batch));
+        let appended = self.as_holder(fence, |log| {
+            if let Some(seen) = &mut seen {
+                seen.lease = log.lease(fence.group);
+                seen.incarnation = log.head().incarnation;
+            }
+            log.append(fence, batch, Instant::now())
+        })?;
+        let revision = appended.map_err(|why| match why {
+            NotAppended::Fenced => AppendError::Fenced,
+            NotAppended::Full(size) => AppendError::Bus(full(size)),
+        })?;
+        if let Some(mut seen) = seen {
+            seen.last = revision;
+            self.hub.with(|state| state.bear_witness(seen));
+        }
         self.hub.notify();
         if self.hub.happens(|chances| chances.ack_lost) {
             return Err(lost("acknowledgement"));

@@ -3,13 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_model::Revision;
+use tokio::sync::mpsc;
 
-use super::{hub::Hub, link::Link};
+use super::{WitnessedBatch, hub::Hub, link::Link};
 
 /// A handle that injects the faults of a real bus. [`super::LocalBus::faults`] returns it.
 ///
-/// Everything here is what NATS, its network and its disks were seen or are documented to do. What a
-/// bus may *not* do (reorder a log, deliver a batch in part, answer one call twice) cannot be asked
+/// Everything here is what NATS, its network and its disks were seen or are documented to do. A server whose copy of
+/// the stream differs from the others', for instance, leaves out records without a gap. What a bus may *not* do (reorder a log, deliver a batch in part, answer one call twice) cannot be asked
 /// for. A run is the same every time for one seed on a single-threaded runtime with paused time.
 #[derive(Clone, Debug)]
 pub struct Faults {
@@ -86,6 +87,13 @@ impl Faults {
         self.hub.notify();
     }
 
+    /// Restores the log as it was at `last`, and lets it grow to the present length or beyond in another history, under
+    /// the same numbers. In that history, other writers took every lease and handed it back. Nobody is told.
+    pub fn replace_history(&self, last: Revision) {
+        self.hub.with(|state| state.replace_history(last));
+        self.hub.notify();
+    }
+
     /// Sets the largest size of the log, as an administrator would; `None`: there is no limit.
     pub fn limit_log(&self, bytes_max: Option<u64>) {
         self.hub.with(|state| state.limit_log(bytes_max));
@@ -96,6 +104,18 @@ impl Faults {
     pub fn gap(&self) {
         self.link.gap();
         self.hub.notify();
+    }
+
+    /// Loses the next `records` records on their way to this client's followers, and tells nobody. 0: no more are lost.
+    pub fn lose(&self, records: u64) {
+        self.link.lose(records);
+    }
+
+    /// Returns every batch that is appended from now on, by any client. Whoever watched before sees no more.
+    pub fn watch_appends(&self) -> mpsc::UnboundedReceiver<WitnessedBatch> {
+        let (witness, batches) = mpsc::unbounded_channel();
+        self.hub.with(|state| state.witness = Some(witness));
+        batches
     }
 
     /// Sets how often the transport of the whole bus fails by chance.

@@ -148,8 +148,10 @@ impl Task {
             if !self.link.is_up() {
                 return Ok(false);
             }
-            let envelope = Ok(Box::new(Envelope::clone(&envelope)));
-            self.send(LogEvent::Record { revision, envelope }).await?;
+            if !self.link.loses_next() {
+                let envelope = Ok(Box::new(Envelope::clone(&envelope)));
+                self.send(LogEvent::Record { revision, envelope }).await?;
+            }
             self.position.advance(revision);
         }
         Ok(true)

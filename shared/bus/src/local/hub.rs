@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::sync::{mpsc, watch};
 
-use super::{Chances, LocalOptions, link::Link, log::Log};
+use super::{Chances, LocalOptions, WitnessedBatch, link::Link, log::Log};
 use crate::{Address, BusError, Incoming, LogHead};
 
 /// The broker's part of an in-process bus.
@@ -34,6 +34,10 @@ pub(super) struct HubState {
     /// True while the broker runs.
     pub(super) up: bool,
     pub(super) links: Vec<Weak<Link>>,
+    /// The number of clients so far.
+    clients_made: u64,
+    /// Gets every batch that is appended; `None`: nobody watches.
+    pub(super) witness: Option<mpsc::UnboundedSender<WitnessedBatch>>,
     servers: HashMap<Address, Vec<Server>>,
     servers_made: u64,
     pub(super) chances: Chances,
@@ -56,6 +60,8 @@ impl Hub {
             log_bytes_max: options.log_bytes_max,
             up: true,
             links: Vec::new(),
+            clients_made: 0,
+            witness: None,
             servers: HashMap::new(),
             servers_made: 0,
             chances: Chances::default(),
@@ -203,6 +209,30 @@ impl HubState {
     pub(super) fn truncate(&mut self, last: Revision) {
         if let Some(log) = &mut self.log {
             log.truncate(last);
+        }
+    }
+
+    /// Puts another history in the place of the newest records.
+    pub(super) fn replace_history(&mut self, last: Revision) {
+        if let Some(log) = &mut self.log {
+            log.replace_history(last);
+        }
+    }
+
+    /// Returns the number of one more client.
+    pub(super) fn next_client(&mut self) -> u64 {
+        self.clients_made += 1;
+        self.clients_made
+    }
+
+    /// Tells whoever watches of a batch that was appended.
+    pub(super) fn bear_witness(&mut self, batch: WitnessedBatch) {
+        if self
+            .witness
+            .as_ref()
+            .is_some_and(|witness| witness.send(batch).is_err())
+        {
+            self.witness = None; // Nobody watches any more.
         }
     }
 

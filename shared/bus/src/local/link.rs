@@ -15,11 +15,15 @@ use crate::{BusError, Channel, Connection};
 /// One client's connection.
 #[derive(Debug)]
 pub(super) struct Link {
+    /// The number of the client: no other client of the broker has it.
+    pub(super) number: u64,
     reach: Mutex<Reach>,
     connection: watch::Sender<Connection>,
     pub(super) closed: CancellationToken,
     /// Times that messages were lost on the way to this client's followers.
     gaps: AtomicU64,
+    /// Records that are yet to be lost in silence on the way to this client's followers.
+    losses: Mutex<u64>,
     signals_max: usize,
     /// `None` once closed, which ends every subscription.
     signals: Mutex<Option<HashMap<Channel, broadcast::Sender<Bytes>>>>,
@@ -34,8 +38,9 @@ struct Reach {
 }
 
 impl Link {
-    pub(super) fn new(broker_up: bool, signals_max: usize) -> Self {
+    pub(super) fn new(number: u64, broker_up: bool, signals_max: usize) -> Self {
         let link = Self {
+            number,
             reach: Mutex::new(Reach {
                 broker: broker_up,
                 way: true,
@@ -43,6 +48,7 @@ impl Link {
             connection: watch::Sender::new(Connection::Down),
             closed: CancellationToken::new(),
             gaps: AtomicU64::new(0),
+            losses: Mutex::new(0),
             signals_max,
             signals: Mutex::new(Some(HashMap::new())),
         };
@@ -100,6 +106,19 @@ impl Link {
 
     pub(super) fn gaps(&self) -> u64 {
         self.gaps.load(Ordering::Relaxed)
+    }
+
+    /// The next `records` records are lost on the way to this client's followers, and nobody is told.
+    pub(super) fn lose(&self, records: u64) {
+        *self.losses.lock() = records;
+    }
+
+    /// Returns true if the record that is delivered next is lost.
+    pub(super) fn loses_next(&self) -> bool {
+        let mut losses = self.losses.lock();
+        let is_lost = *losses > 0;
+        *losses = losses.saturating_sub(1);
+        is_lost
     }
 
     /// Hands a signal to the listener of this client.

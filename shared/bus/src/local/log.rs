@@ -265,8 +265,34 @@ impl Log {
             self.bytes -= bytes_of(&envelope);
             self.slots.retain(|_, at| *at != revision);
         }
+        // Their numbers are given out again.
+        self.tombstones.retain(|(_, at)| *at <= last);
         self.last = self.last.min(last);
         self.leases.retain(|_, (_, fence)| fence.at <= last);
+    }
+
+    /// Puts another history in the place of the records after `last`, at least as long. In it, other writers took every
+    /// lease and handed it back.
+    pub(super) fn replace_history(&mut self, last: Revision) {
+        let end = self.last;
+        let leases = self.leases.clone();
+        self.truncate(last);
+        for group in Group::all() {
+            let Some((lease, _)) = leases.get(&group) else {
+                continue;
+            };
+            self.last.0 += 1;
+            let fence = Fence {
+                group,
+                at: self.last,
+            };
+            let free = Lease {
+                term: lease.term.saturating_add(1),
+                holder: String::new(),
+            };
+            self.leases.insert(group, (free, fence));
+        }
+        self.last = self.last.max(end);
     }
 }
 

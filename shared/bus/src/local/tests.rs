@@ -184,6 +184,80 @@ async fn lost_messages_and_lost_records_are_noticed() {
     assert_eq!(caught_up(&mut follower).await, Revision(0));
 }
 
+/// The name of the object that the next record is about.
+async fn name_of_next(follower: &mut Follower) -> String {
+    match follower.next().await {
+        Some(LogEvent::Record {
+            envelope: Ok(envelope),
+            ..
+        }) => match envelope.record {
+            Record::Delta { delta, .. } => delta.key.name.to_string(),
+            Record::Control(record) => panic!("{record:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_lost_in_silence_is_missing_for_its_reader_alone() {
+    let (bus, fence) = writer().await;
+    let other = bus.join();
+    let (mut whole, mut losing) = (bus.follow(LogScope::All), other.follow(LogScope::All));
+    for follower in [&mut whole, &mut losing] {
+        caught_up(follower).await;
+    }
+    other.faults().lose(1);
+    for name in ["x", "y"] {
+        bus.append(fence, vec![put(name)]).await.unwrap();
+    }
+    assert_eq!(name_of_next(&mut whole).await, "x");
+    assert_eq!(name_of_next(&mut losing).await, "y");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_history_has_the_same_numbers_and_frees_the_lease() {
+    let (bus, fence) = writer().await;
+    let batch = vec![put("x"), put("y"), put("z")];
+    let last = bus.append(fence, batch).await.unwrap();
+    let mut follower = bus.follow(LogScope::All);
+    assert_eq!(caught_up(&mut follower).await, last);
+    bus.faults().replace_history(Revision(2));
+    assert_eq!(bus.head().await.unwrap().last, last);
+    let refused = bus.append(fence, vec![put("x")]).await;
+    assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
+    let (free, at) = bus.lease(Group::COORDINATOR).await.unwrap().unwrap();
+    assert_eq!((free.term, free.holder.as_str()), (2, ""));
+    let lease = Lease {
+        term: 3,
+        holder: "test".into(),
+    };
+    let taken = bus.take_lease(Group::COORDINATOR, lease, Some(at)).await;
+    let appended = bus.append(taken.unwrap(), vec![put("new")]).await;
+    assert!(appended.unwrap() > last);
+    assert_eq!(
+        name_of_next(&mut follower).await,
+        "new",
+        "the reader is told nothing"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_witnessed_with_its_fence_and_the_lease_at_that_moment() {
+    let (bus, fence) = writer().await;
+    let mut batches = bus.faults().watch_appends();
+    let last = bus.append(fence, vec![put("x"), put("y")]).await.unwrap();
+    let batch = batches.try_recv().unwrap();
+    assert_eq!((batch.fence, batch.last), (fence, last));
+    assert_eq!(batch.lease.map(|(_, at)| at), Some(fence));
+    assert_eq!(batch.epochs, [Epoch::new(1, 0); 2]);
+    let stale = Fence {
+        at: Revision(99),
+        ..fence
+    };
+    bus.append(stale, vec![put("x")]).await.unwrap_err();
+    assert!(batches.try_recv().is_err(), "nothing was appended");
+}
+
 #[tokio::test(start_paused = true)]
 async fn beats_are_lost_for_one_listener_at_a_time() {
     use anteroom_model::Incarnation;
