@@ -50,4 +50,4 @@ mod waiting;
 
 pub use args::Args;
 pub use command::Command;
-pub use replica::run;
+pub use replica::{run, run_and_show};

@@ -28,6 +28,19 @@ use crate::{
 /// # Errors
 /// A part of the replica has ended without a request to end.
 pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Result<()> {
+    Box::pin(run_and_show(args, bus, service, drop)).await
+}
+
+/// Does the same as [`run`], and shows the mirrored views: the simulation compares their digests with the log's.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_and_show(
+    args: Args,
+    bus: Arc<dyn Bus>,
+    service: Service,
+    show: impl FnOnce(watch::Receiver<ViewSet>) + Send,
+) -> anyhow::Result<()> {
     args.check()?;
     let replica = args.name();
     tracing::info!(replica, "replica started");
@@ -41,6 +54,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         MirrorMetrics::registered(&service.metrics),
         &living,
     ));
+    show(mirror.views());
     let connection = bus.connection();
     let beats_bus = Arc::clone(&bus);
     let references = Arc::new(References::default());

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_model::{FactError, Group, Incarnation, Revision, ViewId};
+use anteroom_model::{Digest, FactError, Group, Incarnation, Revision, ViewId};
 use anteroom_runtime::age_clock::BootInstant;
 use anteroom_view::{LifeState, Read, Snapshot};
 use tokio::sync::watch;
@@ -94,6 +94,11 @@ impl ViewHandle {
     /// The view's present size in memory, gathered and served objects together.
     pub fn bytes(&self) -> u64 {
         self.kept.read().bytes()
+    }
+
+    /// The number of the served objects, and their digest, to be compared with the writer's.
+    pub fn digest(&self) -> (u64, Digest) {
+        self.kept.read().digest()
     }
 
     /// Reads the view as it is now. `age_max_ms` is the oldest news that the reader accepts,

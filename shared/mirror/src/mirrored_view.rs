@@ -2,7 +2,7 @@
 //! without the other. Nothing here waits or reads a clock.
 
 use anteroom_model::{
-    Delta, FactError, Failure, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState,
+    Delta, Digest, FactError, Failure, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState,
 };
 use anteroom_view::{Applied, LifeState, Log, Snapshot, StoreEffect, View};
 use bytes::Bytes;
@@ -527,6 +527,12 @@ impl MirroredView {
         } else {
             ServedFrom::Another
         }
+    }
+
+    /// The number of the served objects, and their digest.
+    pub(crate) fn digest(&self) -> (u64, Digest) {
+        let served = self.view.served();
+        (served.len() as u64, served.digest())
     }
 
     /// Its size in memory, with the objects that are gathered.
