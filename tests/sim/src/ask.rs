@@ -40,13 +40,19 @@ pub(crate) async fn ask(
     let request = http::Request::post(format!("/validate?timeout={}s", DEADLINE.as_secs()))
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(axum::body::Body::from(review_of(uid, object)));
-    let Ok(request) = request else { return None };
+    let request = match request {
+        Ok(request) => request,
+        Err(error) => return unanswered(judge, &webhook, &error),
+    };
     let Ok(response) = timeout(ANSWERED_AFTER, to.answer(request)).await else {
         let text = format!("{webhook} has not answered within {ANSWERED_AFTER:?}");
         judge.lock().violation(&text);
         return None;
     };
-    let body = response.into_body().collect().await.ok()?.to_bytes();
+    let body = match response.into_body().collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return unanswered(judge, &webhook, &error),
+    };
     let answer = match Answer::parse(uid, &body) {
         Ok(answer) => answer,
         Err(problem) => {
@@ -64,6 +70,16 @@ pub(crate) async fn ask(
         record: record.unwrap_or_default(),
         told,
     })
+}
+
+fn unanswered(
+    judge: &Mutex<Judge>,
+    webhook: &str,
+    error: &dyn std::fmt::Display,
+) -> Option<Answered> {
+    let text = format!("{webhook} has not answered: {error}");
+    judge.lock().violation(&text);
+    None
 }
 
 /// Asks a replica for the whole view.

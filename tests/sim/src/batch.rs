@@ -101,11 +101,12 @@ pub(crate) fn run(first: u64, schedules: u64) -> anyhow::Result<bool> {
     })?;
     let mut ended = ended.into_inner();
     println!(
-        "{} schedules in {:.1?}: {} decisions, {} refused for want of facts, {} schedules wrong",
+        "{} schedules in {:.1?}: {} decisions, {} refused for want of facts, {} wrong before a silent loss was found, {} schedules wrong",
         ended.lines.len(),
         ended.begun.elapsed(),
         ended.sum("decided"),
         ended.sum("failed"),
+        ended.sum("excused"),
         ended.failing.len()
     );
     ended.failing.sort();
@@ -213,8 +214,8 @@ fn line(seed: u64, outcome: &Outcome) -> String {
         Some(first) => format!("WRONG {}", first.replace('\n', " ")),
     };
     format!(
-        "{seed} {wrong} trace={:016x} decided={} failed={}",
-        outcome.trace, outcome.decided, outcome.failed
+        "{seed} {wrong} trace={:016x} decided={} failed={} excused={}",
+        outcome.trace, outcome.decided, outcome.failed, outcome.excused
     )
 }
 

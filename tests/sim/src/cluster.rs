@@ -1,8 +1,13 @@
 //! The processes of a schedule: every one with ways of its own to the bus and to the API server.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use anteroom_bus::local::{Faults, LocalBus, LocalOptions};
+use anteroom_mirror::{ViewHandle, ViewSet};
+use anteroom_model::ViewId;
 use anteroom_runtime::Service;
 use anteroom_simapi::{SimApi, SimConfig};
 use anteroom_webhook::Webhook;
@@ -51,6 +56,8 @@ pub(crate) struct Process {
     /// Cuts its way to the API server.
     pub(crate) way: Option<watch::Sender<bool>>,
     pub(crate) webhook: Option<Arc<Webhook>>,
+    /// The views of a replica, once it mirrors them.
+    views: Arc<OnceLock<watch::Receiver<ViewSet>>>,
     pub(crate) name: String,
     service: Service,
     running: Option<JoinHandle<anyhow::Result<()>>>,
@@ -119,6 +126,7 @@ impl Cluster {
             bus: Arc::clone(&bus),
             way: None,
             webhook: None,
+            views: Arc::default(),
             name: name.clone(),
             service: Service::new("simulated"),
             running: None,
@@ -140,7 +148,12 @@ impl Cluster {
                     replica_id: Some(name),
                     ..anteroom_cache_replica::Args::default()
                 };
-                let run = anteroom_cache_replica::run(args, bus, service);
+                let views = Arc::clone(&process.views);
+                let show = move |shown| {
+                    // The process is new, so this is the first time.
+                    let _ = views.set(shown);
+                };
+                let run = anteroom_cache_replica::run_and_show(args, bus, service, show);
                 process.running = Some(tokio::spawn(run));
             }
             Kind::Webhook => {
@@ -184,6 +197,11 @@ impl Process {
     /// Faults of its way to the bus.
     pub(crate) fn faults(&self) -> Faults {
         self.bus.faults()
+    }
+
+    /// A view of a replica, if it holds the view.
+    pub(crate) fn view(&self, id: &ViewId) -> Option<ViewHandle> {
+        self.views.get()?.borrow().get(id).cloned()
     }
 
     /// Returns true if it is ready.

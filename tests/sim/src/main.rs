@@ -12,6 +12,7 @@ mod manifests;
 mod plan;
 mod schedule;
 mod way;
+mod writers;
 
 use std::process::ExitCode;
 

@@ -66,6 +66,11 @@ pub(crate) enum Fault {
     LogRemade,
     /// The log loses its last records.
     Truncate { records: u64 },
+    /// The log's last records are another history's under the same numbers, in which other watchers led, and nobody is
+    /// told.
+    OtherHistory { records: u64 },
+    /// Records are lost on their way to a replica or webhook, and nobody is told.
+    Lose { id: Id, records: u64 },
     /// Messages to the process are lost, which it notices.
     Gap(Id),
     /// The bus loses and delays messages.
@@ -130,6 +135,8 @@ impl Plan {
         let chances = chances(&mut random);
         let is_followed = |timed: &TimedFault| match timed.fault {
             Fault::Kill { id, .. } | Fault::Stop { id, .. } => id.0 == Kind::Watcher,
+            // It ends the terms of all.
+            Fault::OtherHistory { .. } => true,
             _ => false,
         };
         if sizes.watchers > 1 || faults.iter().any(is_followed) {
@@ -159,7 +166,12 @@ fn chances(random: &mut StdRng) -> Chances {
         ack_lost: random.random_range(0.0..0.2),
         call_lost: random.random_range(0.0..0.2),
         reply_lost: random.random_range(0.0..0.2),
-        beat_lost: random.random_range(0.0..0.3),
+        // Where no beat is lost, what is told as ready has to hold all the while.
+        beat_lost: if random.random() {
+            0.0
+        } else {
+            random.random_range(0.0..0.3)
+        },
         delay_max: Duration::from_millis(random.random_range(delays_ms)),
     }
 }
@@ -216,7 +228,7 @@ fn faults(random: &mut StdRng, sizes: Sizes, length: Duration) -> Vec<TimedFault
 }
 
 /// The number of kinds that [`fault`] knows.
-const FAULTS: u8 = 18;
+const FAULTS: u8 = 20;
 
 fn fault(random: &mut StdRng, kind: u8, sizes: Sizes) -> Fault {
     let all = [
@@ -228,6 +240,9 @@ fn fault(random: &mut StdRng, kind: u8, sizes: Sizes) -> Fault {
     let id = Id(of, random.random_range(0..number));
     let renamed = random.random();
     let watcher = random.random_range(0..sizes.watchers);
+    // A watcher that misses a desired view compares no digests.
+    let (of, number) = all[random.random_range(1..all.len())];
+    let reader = Id(of, random.random_range(0..number));
     match kind {
         0 => Fault::Cut(id),
         1 => Fault::BusAway,
@@ -257,6 +272,13 @@ fn fault(random: &mut StdRng, kind: u8, sizes: Sizes) -> Fault {
             back: random.random_range(8..20),
             raised: random.random(),
         },
-        _ => Fault::Forbid,
+        17 => Fault::Forbid,
+        18 => Fault::OtherHistory {
+            records: random.random_range(1..30),
+        },
+        _ => Fault::Lose {
+            id: reader,
+            records: random.random_range(1..4),
+        },
     }
 }

@@ -2,10 +2,12 @@
 //! has to be right again within [`SETTLED_AFTER`].
 
 mod faults;
+mod settled;
+mod told;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus as _, LogEvent, LogScope};
+use anteroom_bus::{Bus as _, LogEvent, LogScope, local::WitnessedBatch};
 use anteroom_load::{Answer, ingress};
 use anteroom_model::ViewId;
 use anteroom_webhook::Webhook;
@@ -13,7 +15,8 @@ use anteroom_wire::envelope::Record;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
-    task::JoinSet,
+    sync::mpsc,
+    task::{JoinError, JoinHandle, JoinSet},
     time::{Instant, sleep, sleep_until},
 };
 
@@ -23,7 +26,9 @@ use crate::{
     judge::{Judge, Owners},
     manifests::{NO_BAD, UNIQUE_HOST, config_map, host_of, name_of, no_bad, unique_host},
     plan::{Fault, Id, Kind, Plan, TimedFault, Work},
+    writers::Writers,
 };
+use told::Told;
 
 const INGRESSES: &str = "ingresses.networking.k8s.io";
 
@@ -33,12 +38,6 @@ const SETTLED_AFTER: Duration = Duration::from_secs(75);
 /// The time between two looks at what is told of policies.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A webhook that the bus does not reach for so long is not waited for.
-const UNHEARD_AFTER: Duration = Duration::from_secs(4);
-
-/// The time within which a webhook reads missed records.
-const CATCHES_UP_WITHIN: Duration = Duration::from_secs(2);
-
 /// The outcome of a schedule.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -46,6 +45,7 @@ pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
     pub(crate) decided: u32,
     pub(crate) failed: u32,
+    pub(crate) excused: u32,
 }
 
 /// Runs a schedule on this thread.
@@ -59,15 +59,16 @@ pub(crate) async fn run(
     let mut run = Run {
         judge: Arc::new(Mutex::new(Judge::new(
             prints,
-            plan.has(|fault| matches!(fault, Fault::Truncate { .. })),
+            plan.has(|fault| matches!(fault, Fault::Truncate { .. } | Fault::OtherHistory { .. })),
         ))),
         plan,
         base_version: 0,
+        witness: cluster.bus.faults().watch_appends(),
+        writers: Writers::default(),
+        reader: None,
         cluster,
         generation: 0,
-        told: BTreeMap::new(),
-        cut: BTreeMap::new(),
-        reached: BTreeMap::new(),
+        told: Told::default(),
         asked: JoinSet::new(),
         rests_until: Instant::now(),
         looked: Instant::now(),
@@ -77,12 +78,14 @@ pub(crate) async fn run(
     run.go_through().await?;
     run.mend();
     run.settle().await;
+    run.finish().await;
     let judge = run.judge.lock();
     Ok(Outcome {
         trace: judge.trace(),
         violations: judge.violations.clone(),
         decided: judge.decided,
         failed: judge.failed,
+        excused: judge.excused,
     })
 }
 
@@ -94,12 +97,12 @@ struct Run<'a> {
     base_version: u64,
     /// The generation of the policy; 0: it is deleted.
     generation: u64,
-    /// The generations of policies that were told as ready.
-    told: BTreeMap<&'static str, u64>,
-    /// Since when the ways of processes to the bus are cut.
-    cut: BTreeMap<Id, Instant>,
-    /// When webhooks were last reached again, which the bus did not reach for long.
-    reached: BTreeMap<Id, Instant>,
+    told: Told,
+    /// Every batch that is appended to the log.
+    witness: mpsc::UnboundedReceiver<WitnessedBatch>,
+    writers: Writers,
+    /// [`read_log`].
+    reader: Option<JoinHandle<()>>,
     asked: JoinSet<()>,
     /// Users write nothing before.
     rests_until: Instant,
@@ -127,7 +130,8 @@ impl Run<'_> {
         self.base_version = self.cluster.api.version();
         self.cluster.start_all(self.plan.sizes);
         let (bus, judge) = (self.cluster.bus.join(), Arc::clone(&self.judge));
-        tokio::spawn(async move { read_log(&bus, &judge).await });
+        let reader = tokio::spawn(async move { read_log(&bus, &judge).await });
+        self.reader = Some(reader);
         Ok(())
     }
 
@@ -144,6 +148,8 @@ impl Run<'_> {
         events.sort_by_key(|(at, _)| *at);
         for (at, next) in events {
             sleep_until(begun + at).await;
+            self.hold_writers();
+            self.take_asked();
             self.look();
             match next {
                 Next::Work(work) => self.work(work)?,
@@ -163,24 +169,58 @@ impl Run<'_> {
         for policy in [UNIQUE_HOST, NO_BAD] {
             let object = self.cluster.api.get(POLICIES, "", policy);
             let Some(object) = object else {
-                self.told.remove(policy);
+                self.told.deleted(policy);
                 continue;
             };
             let ready = ready_condition(&object);
             let ready = ready.filter(|ready| ready["status"] == "True");
             let generation = ready.and_then(|ready| ready["observedGeneration"].as_u64());
-            if let Some(generation) = generation {
-                let before = self.told.insert(policy, generation);
-                if before != Some(generation) {
-                    self.note(&format!(
-                        "{policy} is told as ready in generation {generation}"
-                    ));
-                }
+            if let Some(generation) = generation
+                && self.told.ready(policy, generation)
+            {
+                self.note(&format!(
+                    "{policy} is told as ready in generation {generation}"
+                ));
             }
         }
         if let Some(ended) = self.cluster.ended() {
             self.judge.lock().violation(&ended);
         }
+        if self.reader.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.judge.lock().violation("the log is read no more");
+        }
+    }
+
+    /// Looks at the batches that were appended, and at their writers.
+    fn hold_writers(&mut self) {
+        while let Ok(batch) = self.witness.try_recv() {
+            for wrong in self.writers.take(&batch) {
+                self.judge.lock().violation(&wrong);
+            }
+        }
+    }
+
+    /// Looks at the requests that have ended: a webhook that panics has decided nothing.
+    fn take_asked(&mut self) {
+        while let Some(ended) = self.asked.try_join_next() {
+            self.ended(ended);
+        }
+    }
+
+    fn ended(&self, request: Result<(), JoinError>) {
+        if let Err(error) = request {
+            let what = panicked(error);
+            let text = format!("a request was not answered: {what}");
+            self.judge.lock().violation(&text);
+        }
+    }
+
+    /// Waits for the last requests, which each have a time limit.
+    async fn finish(&mut self) {
+        while let Some(ended) = self.asked.join_next().await {
+            self.ended(ended);
+        }
+        self.hold_writers();
     }
 
     fn work(&mut self, work: Work) -> anyhow::Result<()> {
@@ -206,8 +246,8 @@ impl Run<'_> {
             Work::ChangePolicy => self.change_policy()?,
             Work::DeletePolicy => {
                 if self.cluster.api.delete(POLICIES, "", UNIQUE_HOST)? {
-                    self.judge.lock().policy_deleted();
-                    self.told.remove(UNIQUE_HOST);
+                    self.judge.lock().unsay("the policy is deleted");
+                    self.told.deleted(UNIQUE_HOST);
                     self.generation = 0;
                 }
             }
@@ -237,25 +277,12 @@ impl Run<'_> {
         process.is_ready().then_some((id, process, webhook))
     }
 
-    /// The generation that this webhook has to decide by.
-    fn told_to(&self, id: Id, policy: &str) -> Option<u64> {
-        // After a restore, what is told may be of before it; and beats may be lost for long.
-        let excused = |fault: &Fault| matches!(fault, Fault::Restore { .. } | Fault::Lossy);
-        let is_unheard = self
-            .cut
-            .get(&id)
-            .is_some_and(|at| at.elapsed() > UNHEARD_AFTER);
-        let reached = self.reached.get(&id);
-        let catches_up = is_unheard || reached.is_some_and(|at| at.elapsed() < CATCHES_UP_WITHIN);
-        let told = self.told.get(policy).copied();
-        told.filter(|_| !catches_up && !self.plan.has(excused))
-    }
-
     fn ask(&mut self, number: u8, host: String) {
         let Some((id, process, webhook)) = self.webhook(number) else {
             return;
         };
-        let (name, told) = (process.name.clone(), self.told_to(id, UNIQUE_HOST));
+        let told = self.told.binds(id, UNIQUE_HOST, self.generation);
+        let name = process.name.clone();
         let judge = Arc::clone(&self.judge);
         self.asked.spawn(async move {
             let object = ingress("default", "somebody-else", &host);
@@ -270,7 +297,8 @@ impl Run<'_> {
         let Some((id, process, webhook)) = self.webhook(number) else {
             return;
         };
-        let (name, told) = (process.name.clone(), self.told_to(id, NO_BAD));
+        let told = self.told.binds(id, NO_BAD, self.generation);
+        let name = process.name.clone();
         let judge = Arc::clone(&self.judge);
         self.asked.spawn(async move {
             let Some(answered) = ask(&judge, name, &webhook, &config_map(bad), told).await else {
@@ -290,89 +318,6 @@ impl Run<'_> {
                 ));
             }
         });
-    }
-
-    /// Waits until everything is right.
-    async fn settle(&mut self) {
-        let begun = Instant::now();
-        loop {
-            self.look();
-            let wrong = self.wrong().await;
-            match wrong {
-                None => return self.note(&format!("right after {:?}", begun.elapsed())),
-                Some(wrong) if begun.elapsed() > SETTLED_AFTER => {
-                    let text =
-                        format!("not right {SETTLED_AFTER:?} after everything was mended: {wrong}");
-                    return self.judge.lock().violation(&text);
-                }
-                Some(wrong) => self.note(&format!("waits: {wrong}")),
-            }
-            sleep(Duration::from_millis(500)).await;
-        }
-    }
-
-    /// Returns the first thing that is not right.
-    async fn wrong(&mut self) -> Option<String> {
-        while self.asked.try_join_next().is_some() {}
-        if self.generation > 0 && self.told.get(UNIQUE_HOST) != Some(&self.generation) {
-            let policy = self.cluster.api.get(POLICIES, "", UNIQUE_HOST);
-            let policy = policy.unwrap_or_default();
-            let message = ready_condition(&policy).map(|ready| &ready["message"]);
-            let generation = self.generation;
-            return Some(format!(
-                "the policy's generation {generation} is not told as ready: {message:?}"
-            ));
-        }
-        let owners = self.judge.lock().owners_now();
-        let processes = std::mem::take(&mut self.cluster.processes);
-        let mut wrong = None;
-        for (id, process) in &processes {
-            if !process.is_ready() {
-                wrong = Some(format!(
-                    "{} waits for {}",
-                    process.name,
-                    process.waits_for()
-                ));
-            } else if id.0 == Kind::Replica {
-                wrong = self.wrong_replica(&process.name, &owners).await;
-            } else if let Some(webhook) = &process.webhook {
-                wrong = self.wrong_webhook(&process.name, webhook).await;
-            }
-            if wrong.is_some() {
-                break;
-            }
-        }
-        self.cluster.processes = processes;
-        wrong
-    }
-
-    async fn wrong_replica(&self, name: &str, owners: &Owners) -> Option<String> {
-        match ask_replica(&self.cluster, name).await {
-            Ok(found) if found == *owners => None,
-            Ok(found) => Some(format!("{name} has {found:?}, the API server {owners:?}")),
-            Err(error) => Some(format!("{name}: {error}")),
-        }
-    }
-
-    async fn wrong_webhook(&self, name: &str, webhook: &Webhook) -> Option<String> {
-        for host in 0..crate::plan::HOSTS {
-            let host = host_of(host);
-            let object = ingress("default", "somebody-else", &host);
-            let answered = ask(&self.judge, name.to_owned(), webhook, &object, None).await?;
-            let is_taken = self.judge.lock().is_taken(&host);
-            let is_right = match &answered.answer {
-                Answer::Allowed => !is_taken || self.generation == 0,
-                Answer::Denied { .. } => is_taken && self.generation > 0,
-                Answer::Failed { .. } => false,
-            };
-            if !is_right {
-                return Some(format!(
-                    "{name} on {host}, taken={is_taken}: {:?}",
-                    answered.answer
-                ));
-            }
-        }
-        None
     }
 }
 
@@ -406,6 +351,16 @@ async fn read_log(bus: &anteroom_bus::local::LocalBus, judge: &Mutex<Judge>) {
             LogEvent::CaughtUp { .. } | LogEvent::Away { .. } => {}
         }
     }
+}
+
+/// What a task said when it panicked.
+fn panicked(error: JoinError) -> String {
+    let Ok(panic) = error.try_into_panic() else {
+        return "its task was cancelled".to_owned();
+    };
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
 }
 
 fn ready_condition(policy: &Value) -> Option<&Value> {

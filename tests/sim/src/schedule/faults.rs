@@ -22,7 +22,7 @@ impl Run<'_> {
             Fault::Cut(id) => {
                 if let Some(process) = self.cluster.processes.get(&id) {
                     process.faults().cut();
-                    self.cut.entry(id).or_insert_with(Instant::now);
+                    self.told.cut(id);
                 }
             }
             Fault::BusAway => faults.stop(),
@@ -31,16 +31,29 @@ impl Run<'_> {
             Fault::LogDeleted => faults.delete_log(),
             Fault::LogRemade => faults.remake_log(),
             Fault::Truncate { records } => {
-                if let Ok(head) = self.cluster.bus.head().await {
-                    faults.truncate_log(Revision(head.last.0.saturating_sub(records)));
+                if let Some(last) = self.before_last(records).await {
+                    self.log_is_shortened();
+                    faults.truncate_log(last);
                 }
             }
+            Fault::OtherHistory { records } => {
+                if let Some(last) = self.before_last(records).await {
+                    self.log_is_shortened();
+                    self.judge.lock().doubt_facts();
+                    self.told.doubt_all();
+                    faults.replace_history(last);
+                }
+            }
+            Fault::Lose { id, records } => self.lose(id, records),
             Fault::Gap(id) => {
                 if let Some(process) = self.cluster.processes.get(&id) {
                     process.faults().gap();
                 }
             }
-            Fault::Lossy => faults.set_chances(self.plan.chances),
+            Fault::Lossy => {
+                faults.set_chances(self.plan.chances);
+                self.told.lossy(self.plan.chances.beat_lost);
+            }
             Fault::Full => {
                 let size = self.cluster.bus.log_size().await;
                 faults.limit_log(Some(size.map_or(4_096, |size| size.bytes + 512)));
@@ -56,6 +69,31 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The position before the last records of the log.
+    async fn before_last(&self, records: u64) -> Option<Revision> {
+        let head = self.cluster.bus.head().await.ok()?;
+        Some(Revision(head.last.0.saturating_sub(records)))
+    }
+
+    /// The log is about to lose its last records, with the leases among them.
+    fn log_is_shortened(&mut self) {
+        self.hold_writers();
+        self.writers.log_is_shortened();
+    }
+
+    /// The process reads some records of the log no more, and nobody is told.
+    fn lose(&mut self, id: Id, records: u64) {
+        let Some(process) = self.cluster.processes.get(&id) else {
+            return;
+        };
+        process.faults().lose(records);
+        match id.0 {
+            // It reads policies by itself, and facts from replicas.
+            Kind::Webhook => self.told.doubt(id),
+            Kind::Replica | Kind::Watcher => self.judge.lock().doubt_facts(),
+        }
     }
 
     fn cut_api(&self, number: u8, cut: bool) {
@@ -110,6 +148,8 @@ impl Run<'_> {
                 let policy = self.cluster.api.get(POLICIES, "", UNIQUE_HOST);
                 let generation = policy.and_then(|of| of["metadata"]["generation"].as_u64());
                 self.generation = generation.unwrap_or_default();
+                self.judge.lock().unsay("the API server is restored");
+                self.told.restored(self.generation);
             }
         }
         Ok(())
@@ -124,14 +164,19 @@ impl Run<'_> {
                 if let Some(process) = self.cluster.processes.get(&id) {
                     process.faults().mend();
                 }
-                let cut = self.cut.remove(&id);
-                if cut.is_some_and(|at| at.elapsed() > UNHEARD_AFTER) {
-                    self.reached.insert(id, Instant::now());
-                }
+                self.told.mended(id);
             }
             Fault::BusAway => faults.start(),
             Fault::Kill { id, renamed } | Fault::Stop { id, renamed } => self.restart(id, renamed),
-            Fault::Lossy => faults.set_chances(Chances::default()),
+            Fault::Lossy => {
+                faults.set_chances(Chances::default());
+                self.told.eased();
+            }
+            Fault::Lose { id, .. } => {
+                if let Some(process) = self.cluster.processes.get(&id) {
+                    process.faults().lose(0);
+                }
+            }
             Fault::Full => faults.limit_log(None),
             Fault::ApiCut(number) => self.cut_api(number, false),
             Fault::ApiFails { .. } | Fault::ApiSlow { .. } | Fault::Forbid => {
@@ -154,6 +199,7 @@ impl Run<'_> {
         let name = self.gone.iter().rev().find(|gone| gone.id == id);
         let name = name.map(|gone| gone.name.clone()).filter(|_| !renamed);
         self.cluster.start(id, name);
+        self.told.restarted(id);
     }
 
     /// Ends every fault.
@@ -162,10 +208,12 @@ impl Run<'_> {
         let faults = self.cluster.bus.faults();
         faults.start();
         faults.set_chances(Chances::default());
+        self.told.eased();
         faults.limit_log(None);
         let _ = self.cluster.api.fault(ApiFault::Clear {});
         for process in self.cluster.processes.values() {
             process.faults().mend();
+            process.faults().lose(0);
             if let Some(way) = &process.way {
                 way.send_replace(false);
             }
