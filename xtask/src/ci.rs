@@ -24,7 +24,7 @@ const BUS: &str = "anteroom-bus";
 const PROGRAMS: [&str; 3] = ["anteroom", "anteroom-demo", "anteroom-sim"];
 
 /// The file of levels at which [`PROGRAMS`] are optimised.
-const PROGRAM_LEVELS: &str = "xtask/programs.toml";
+pub(crate) const PROGRAM_LEVELS: &str = "xtask/programs.toml";
 
 /// All steps, with the tools that tests take. Shows what was left out at the end.
 pub(crate) fn all() -> anyhow::Result<()> {

@@ -12,6 +12,7 @@ mod instructions;
 mod licences;
 mod mixed;
 mod parts;
+mod planted;
 mod profile;
 mod schemas;
 mod shell;
@@ -61,6 +62,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Put faults into a copy of the code, one by one, and fail if simulated schedules do not find them all.
+    Planted(planted::PlantedArgs),
     /// Look at the console's pages in a real browser: accessibility, keyboard, times (needs Node and Chromium).
     Browser {
         /// Put pictures of the pages into this folder.
@@ -146,6 +149,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tools => tools::fetch(),
         Task::Test { package, args } => ci::test(&package, &args),
         Task::Sim { args } => ci::simulate(&args),
+        Task::Planted(args) => planted::find_all(&args),
         Task::Browser { screenshots } => browser::run_checks(screenshots.as_deref()),
         Task::Fuzz(args) => fuzz::fuzz(&args),
         Task::Mixed { against } => mixed::mixed(&against),

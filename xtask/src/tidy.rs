@@ -22,7 +22,7 @@ use anyhow::{Context, bail};
 use crate::{
     architecture,
     crates::{self, Crate},
-    dashboards,
+    dashboards, planted,
     shell::{root, say},
 };
 
@@ -242,6 +242,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     problems.extend(links::check(&pages, |path| root().join(path).exists()));
     problems.extend(book::check(&pages));
     problems.extend(dashboards::check());
+    problems.extend(planted::check());
     if !problems.is_empty() {
         bail!("{} problems:\n  {}", problems.len(), problems.join("\n  "));
     }

@@ -7,7 +7,7 @@
 use std::{
     ops::Range,
     process::{Command, Output},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Instant,
 };
@@ -70,16 +70,22 @@ impl Ended {
     }
 }
 
-/// Runs schedules on all cores, from the batch `first` on. Returns true if all are right.
-pub(crate) fn run(first: u64, schedules: u64) -> anyhow::Result<bool> {
+/// Runs schedules on all cores, from the batch `first` on. Returns true if all are right. If `stops`, no batch begins
+/// after one with a schedule that is wrong, and only the first such schedule is told. Batches begin in order, so that is
+/// the same one each time.
+pub(crate) fn run(first: u64, schedules: u64, stops: bool) -> anyhow::Result<bool> {
     let ended = Mutex::new(Ended {
         begun: Instant::now(),
         lines: Vec::new(),
         failing: Vec::new(),
     });
     let (next, end) = (AtomicU64::new(first), first * SIZE + schedules);
+    let is_over = AtomicBool::new(false);
     let work = || -> anyhow::Result<()> {
         loop {
+            if is_over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             let batch = next.fetch_add(1, Ordering::Relaxed);
             let seeds = batch * SIZE..end.min((batch + 1) * SIZE);
             if seeds.is_empty() {
@@ -87,7 +93,11 @@ pub(crate) fn run(first: u64, schedules: u64) -> anyhow::Result<bool> {
             }
             let size = seeds.end - seeds.start;
             let output = command(&["batch", &batch.to_string(), &size.to_string()])?;
-            ended.lock().take(seeds, &output);
+            let mut ended = ended.lock();
+            ended.take(seeds, &output);
+            if stops && !ended.failing.is_empty() {
+                is_over.store(true, Ordering::Relaxed);
+            }
         }
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -109,17 +119,27 @@ pub(crate) fn run(first: u64, schedules: u64) -> anyhow::Result<bool> {
         ended.sum("excused"),
         ended.failing.len()
     );
-    ended.failing.sort();
-    for (at, line) in ended.failing.iter().enumerate() {
+    ended.failing.sort_by_key(|line| seed_of(line));
+    let (told, shrunk) = match stops {
+        true => (1, 0),
+        false => (usize::MAX, SHRUNK_MAX),
+    };
+    for (at, line) in ended.failing.iter().enumerate().take(told) {
         println!("{line}");
-        let seed = line.split(' ').next().unwrap_or_default();
-        let faults = match at < SHRUNK_MAX {
+        let seed = seed_of(line);
+        let faults = match at < shrunk {
             true => format!(" {}", shrink(seed)?),
             false => String::new(),
         };
         println!("  again: cargo xtask sim seed {seed}{faults} --trace");
     }
     Ok(ended.failing.is_empty())
+}
+
+/// The seed that a line is about.
+fn seed_of(line: &str) -> u64 {
+    let seed = line.split(' ').next().and_then(|seed| seed.parse().ok());
+    seed.unwrap_or_default()
 }
 
 /// The number behind `what=` in a line.
@@ -135,13 +155,14 @@ fn command(args: &[&str]) -> anyhow::Result<Output> {
 
 /// Leaves faults out, one after the other, as long as the schedule still fails. Returns the option that names those that
 /// are left.
-fn shrink(seed: &str) -> anyhow::Result<String> {
-    let mut left: Vec<usize> = (0..Plan::of(seed.parse()?).faults.len()).collect();
+fn shrink(seed: u64) -> anyhow::Result<String> {
+    let mut left: Vec<usize> = (0..Plan::of(seed).faults.len()).collect();
+    let seed = seed.to_string();
     let mut at = 0;
     while at < left.len() {
         let mut fewer = left.clone();
         fewer.remove(at);
-        let fails = command(&["seed", seed, &option(&fewer)])?.status.code() == Some(1);
+        let fails = command(&["seed", &seed, &option(&fewer)])?.status.code() == Some(1);
         match fails {
             true => left = fewer,
             false => at += 1,

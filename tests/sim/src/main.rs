@@ -48,6 +48,10 @@ struct Run {
     /// The first seed; rounded down to a batch.
     #[arg(long, default_value_t = 0)]
     from: u64,
+
+    /// End with the first schedule that fails, and do not shrink it.
+    #[arg(long)]
+    first: bool,
 }
 
 #[derive(Args)]
@@ -70,7 +74,11 @@ struct Seed {
 
 fn main() -> ExitCode {
     let result = match Command::parse().action {
-        Action::Run(Run { schedules, from }) => batch::run(from / batch::SIZE, schedules),
+        Action::Run(Run {
+            schedules,
+            from,
+            first,
+        }) => batch::run(from / batch::SIZE, schedules, first),
         Action::Seed(seed) => batch::one(seed.seed, seed.faults.as_deref(), seed.trace, seed.log),
         Action::Batch { batch, schedules } => batch::batch(batch, schedules),
     };

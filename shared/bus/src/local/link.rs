@@ -15,7 +15,7 @@ use crate::{BusError, Channel, Connection};
 /// One client's connection.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// The number of the client: no other client of the broker has it.
+    /// The number of the client. No two clients of a broker share a number.
     pub(super) number: u64,
     reach: Mutex<Reach>,
     connection: watch::Sender<Connection>,

@@ -5,16 +5,16 @@ use anteroom_wire::envelope::{Envelope, Record};
 
 use crate::{Fence, Lease};
 
-/// A batch that was appended, with what its writer could prove. [`super::Faults::watch_appends`] gives it.
+/// An appended batch, with the proof of its writer. [`super::Faults::watch_appends`] returns the batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessedBatch {
     /// The log.
     pub incarnation: Incarnation,
-    /// The client that appended it: no other client of the broker has its number.
+    /// The number of the client that appended the batch. No two clients of a broker share a number.
     pub client: u64,
     /// The fence that the client named.
     pub fence: Fence,
-    /// The lease of that group at the moment of the append, with its own fence; `None`: nobody ever took it.
+    /// The lease of the group at the moment of the append, with its own fence; `None`: nobody ever took it.
     pub lease: Option<(Lease, Fence)>,
     /// The epoch of each record, in order.
     pub epochs: Vec<Epoch>,

@@ -14,7 +14,7 @@ const UNHEARD_AFTER: Duration = Duration::from_secs(4);
 /// The time within which a webhook reads missed records.
 const CATCHES_UP_WITHIN: Duration = Duration::from_secs(2);
 
-/// What is told, and what excuses webhooks from it.
+/// The policies that were told as ready, and the excuses of webhooks.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// The generations of policies that were told as ready.
