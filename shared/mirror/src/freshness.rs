@@ -2,8 +2,7 @@
 //!
 //! An age is a sum of durations: what the writer measured until it sent the beat, and what we
 //! measured since the beat arrived, suspends of our machine included. Two machines' clocks are never
-//! subtracted. A beat counts once everything up to the position that it names has been read, and the view has its record
-//! from there or a later one. A log that was read past a record which never came is another than the writer's.
+//! subtracted. A beat counts once everything up to the position that it names has been read.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -39,15 +38,6 @@ impl News {
     }
 }
 
-/// How far a reader has come.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadTo {
-    /// The position up to which the log has been read.
-    pub(crate) log: Revision,
-    /// The position of the last record of the view that came.
-    pub(crate) view: Revision,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     /// The position that must have been read for `news` to count.
@@ -58,8 +48,9 @@ struct Pending {
 }
 
 impl Freshness {
-    /// A beat arrived: the view's last record stands at `revision`.
-    pub(crate) fn beat(&mut self, now: Moment, revision: Revision, age_ms: u64, read: ReadTo) {
+    /// A beat arrived: the view's last record stands at `revision`. `read` is how far the log has
+    /// been read.
+    pub(crate) fn beat(&mut self, now: Moment, revision: Revision, age_ms: u64, read: Revision) {
         if age_ms == u64::MAX {
             return; // The writer itself has never heard from the source.
         }
@@ -67,28 +58,26 @@ impl Freshness {
             return; // The writer has written nothing yet, and its source may have news.
         }
         let news = News { at: now, age_ms };
-        if revision <= read.log {
-            if revision <= read.view {
-                self.take(news, now);
-            }
+        if revision <= read {
+            self.take(news, now);
         } else if self.pending.len() < PENDING_MAX {
             self.pending.push_back(Pending {
                 revision,
-                read: read.log,
+                read,
                 news,
             });
         }
     }
 
-    /// More of the log has been read. `hole` is the last position at which a record was
+    /// The log has been read up to `read`. `hole` is the last position at which a record was
     /// missing because a later one had superseded it: a beat that waited across it is not reached,
     /// since the later record may stand after the beat's position.
-    pub(crate) fn reached(&mut self, now: Moment, read: ReadTo, hole: Revision) {
+    pub(crate) fn reached(&mut self, now: Moment, read: Revision, hole: Revision) {
         while let Some(pending) = self.pending.front().copied()
-            && pending.revision <= read.log
+            && pending.revision <= read
         {
             self.pending.pop_front();
-            if hole <= pending.read && pending.revision <= read.view {
+            if hole <= pending.read {
                 self.take(pending.news, now);
             }
         }
@@ -127,41 +116,33 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// The last record that was read is the view's.
-    fn read(log: u64) -> ReadTo {
-        ReadTo {
-            log: Revision(log),
-            view: Revision(log),
-        }
-    }
-
     #[test]
     fn without_a_beat_the_age_is_unbounded() {
         let mut freshness = Freshness::default();
         assert_eq!(freshness.age_ms(at(5)), u64::MAX);
-        freshness.beat(at(5), Revision(0), u64::MAX, read(9));
+        freshness.beat(at(5), Revision(0), u64::MAX, Revision(9));
         assert_eq!(freshness.age_ms(at(5)), u64::MAX, "the writer has none");
     }
 
     #[test]
     fn an_age_is_the_writers_age_plus_the_time_since_its_beat() {
         let mut freshness = Freshness::default();
-        freshness.beat(at(100), Revision(7), 30, read(7));
+        freshness.beat(at(100), Revision(7), 30, Revision(7));
         assert_eq!(freshness.age_ms(at(100)), 30);
         assert_eq!(freshness.age_ms(at(350)), 280);
         // A writer that took over and has heard nothing newer does not make it older.
-        freshness.beat(at(350), Revision(7), 5_000, read(7));
+        freshness.beat(at(350), Revision(7), 5_000, Revision(7));
         assert_eq!(freshness.age_ms(at(350)), 280);
     }
 
     #[test]
     fn a_beat_counts_from_its_arrival_once_its_revision_is_read() {
         let mut freshness = Freshness::default();
-        freshness.beat(at(100), Revision(7), 0, read(5));
+        freshness.beat(at(100), Revision(7), 0, Revision(5));
         assert!(freshness.is_behind());
-        freshness.reached(at(150), read(6), NO_HOLE);
+        freshness.reached(at(150), Revision(6), NO_HOLE);
         assert_eq!(freshness.age_ms(at(150)), u64::MAX);
-        freshness.reached(at(180), read(8), NO_HOLE);
+        freshness.reached(at(180), Revision(8), NO_HOLE);
         assert_eq!(freshness.age_ms(at(180)), 80);
         assert!(!freshness.is_behind());
     }
@@ -169,40 +150,22 @@ mod tests {
     #[test]
     fn a_beat_across_a_hole_does_not_count() {
         let mut freshness = Freshness::default();
-        freshness.beat(at(100), Revision(7), 0, read(5));
-        freshness.reached(at(110), read(8), Revision(7));
+        freshness.beat(at(100), Revision(7), 0, Revision(5));
+        freshness.reached(at(110), Revision(8), Revision(7));
         assert_eq!(freshness.age_ms(at(110)), u64::MAX);
-        freshness.beat(at(120), Revision(9), 0, read(8));
-        freshness.reached(at(130), read(9), Revision(7));
+        freshness.beat(at(120), Revision(9), 0, Revision(8));
+        freshness.reached(at(130), Revision(9), Revision(7));
         assert_eq!(freshness.age_ms(at(130)), 10, "the hole was before it");
-    }
-
-    /// A log that was read past a record of the view which never came is another than the writer's.
-    #[test]
-    fn a_beat_of_a_record_that_never_came_does_not_count() {
-        let mut freshness = Freshness::default();
-        let without = |log, view| ReadTo {
-            log: Revision(log),
-            view: Revision(view),
-        };
-        freshness.beat(at(100), Revision(7), 0, without(9, 6));
-        assert!(!freshness.is_behind());
-        freshness.beat(at(100), Revision(10), 0, without(9, 6));
-        freshness.reached(at(110), without(11, 6), NO_HOLE);
-        assert_eq!(freshness.age_ms(at(110)), u64::MAX);
-        freshness.beat(at(120), Revision(12), 0, without(11, 6));
-        freshness.reached(at(130), without(13, 12), NO_HOLE);
-        assert_eq!(freshness.age_ms(at(130)), 10);
     }
 
     #[test]
     fn pending_beats_are_bounded_and_the_oldest_stays() {
         let mut freshness = Freshness::default();
         for n in 0..100 {
-            freshness.beat(at(n), Revision(10 + n), 0, read(1));
+            freshness.beat(at(n), Revision(10 + n), 0, Revision(1));
         }
         assert_eq!(freshness.pending.len(), PENDING_MAX);
-        freshness.reached(at(100), read(10), NO_HOLE);
+        freshness.reached(at(100), Revision(10), NO_HOLE);
         assert_eq!(freshness.age_ms(at(100)), 100);
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::{
     ContentStamp, MirrorConfig, ReadPosition, ServedFrom, ViewStatus,
-    freshness::{Freshness, Moment, ReadTo},
+    freshness::{Freshness, Moment},
     proof::{DigestComparison, Proof},
 };
 
@@ -373,26 +373,17 @@ impl MirroredView {
             return; // Nothing is on its way.
         }
         // Gathered objects do not make the served objects any newer.
-        let position = match self.view.log() {
+        let read = match self.view.log() {
             Log::Live => position,
             _ => Revision(0),
         };
-        let read = self.read_to(position);
         self.freshness.beat(now, last, age_ms, read);
     }
 
     /// The log has been read up to `position`; `hole` as in [`Freshness::reached`].
     pub(crate) fn reached(&mut self, now: Moment, position: Revision, hole: Revision) {
         if self.view.log() == Log::Live {
-            let read = self.read_to(position);
-            self.freshness.reached(now, read, hole);
-        }
-    }
-
-    fn read_to(&self, position: Revision) -> ReadTo {
-        ReadTo {
-            log: position,
-            view: self.view.followed().revision(),
+            self.freshness.reached(now, position, hole);
         }
     }
 

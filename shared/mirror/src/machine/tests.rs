@@ -156,25 +156,6 @@ fn a_loss_while_live_stops_the_losing_view_alone() {
     assert!(world.loads.is_empty());
 }
 
-/// The log was read past the record that the beat names, and the record never came.
-#[test]
-fn a_beat_of_a_lost_record_does_not_refresh_its_view() {
-    let mut world = synced_world();
-    world.take(Step::Put(0, 2));
-    world.take(Step::Lose(1));
-    world.take(Step::Put(1, 2));
-    world.take(Step::Deliver(1));
-    world.take(Step::Wait(400));
-    world.take(Step::Beat);
-    let age_ms = |world: &World, view| world.read(view, |_, at| at.age_ms).unwrap();
-    assert!(
-        age_ms(&world, 0) >= 400,
-        "the news says nothing of what is here"
-    );
-    assert_eq!(age_ms(&world, 1), 0);
-    world.check_truth().unwrap();
-}
-
 #[test]
 fn a_fault_that_reading_one_view_does_not_mend_has_the_whole_log_read() {
     let mut world = synced_world();
