@@ -40,8 +40,7 @@ const PLANTED: [Planted; 11] = [
         name: "a beat counts before its position is read",
         file: "shared/mirror/src/mirrored_view.rs",
         text: "self.freshness.beat(now, last, age_ms, read);",
-        replacement: "let read = ReadTo { log: last, view: last.max(read.view) };
-        self.freshness.beat(now, last, age_ms, read);",
+        replacement: "self.freshness.beat(now, last, age_ms, last.max(read));",
     },
     Planted {
         name: "digests are not compared",
