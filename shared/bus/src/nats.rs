@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `config` | how to connect, and how the log is kept |
+//! | `login` | how a client logs in |
 //! | `link` | whether NATS is within reach |
 //! | `leave` | when a server is left for another one |
 //! | `earlier` | ends of the log that are earlier than what is known |
@@ -33,6 +34,7 @@ mod follow;
 mod index;
 mod leave;
 mod link;
+mod login;
 mod mux;
 mod serve;
 mod signals;

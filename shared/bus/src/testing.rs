@@ -134,6 +134,15 @@ impl NatsServer {
         Ok(())
     }
 
+    /// Does the same as [`NatsServer::restart`], with these lines in place of those of [`NatsServer::start_with`].
+    ///
+    /// # Errors
+    /// As [`NatsServer::start`].
+    pub async fn restart_with(&mut self, extra: &str) -> Result<(), TestingError> {
+        extra.clone_into(&mut self.extra);
+        self.restart().await
+    }
+
     fn config(&self) -> String {
         let store = self.dir.path().join("jetstream");
         let port = self.port;

@@ -37,11 +37,11 @@ pub struct NatsArgs {
     )]
     pub nats_password: Option<String>,
 
-    /// Log in with the NKey seed in this file.
+    /// Log in with the NKey seed in this file; read again for each connection.
     #[arg(long, env = "ANTEROOM_NATS_NKEY_FILE", conflicts_with_all = ["nats_user", "nats_creds_file"])]
     pub nats_nkey_file: Option<PathBuf>,
 
-    /// Log in with the JWT and seed in this .creds file.
+    /// Log in with the JWT and seed in this .creds file; read again for each connection.
     #[arg(long, env = "ANTEROOM_NATS_CREDS_FILE", conflicts_with = "nats_user")]
     pub nats_creds_file: Option<PathBuf>,
 
@@ -49,11 +49,11 @@ pub struct NatsArgs {
     #[arg(long, env = "ANTEROOM_NATS_TLS")]
     pub nats_tls: bool,
 
-    /// Trust the PEM certificates in this file beside the system's.
+    /// Trust the PEM certificates in this file, in place of the system's; read again for each connection.
     #[arg(long, env = "ANTEROOM_NATS_CA_FILE")]
     pub nats_ca_file: Option<PathBuf>,
 
-    /// Present the PEM certificate in this file to the server.
+    /// Present the PEM certificate in this file to the server; read again for each connection.
     #[arg(long, env = "ANTEROOM_NATS_CERT_FILE", requires = "nats_key_file")]
     pub nats_cert_file: Option<PathBuf>,
 

@@ -1,6 +1,12 @@
 //! The configuration of a client of NATS, and its errors.
 
-use std::{fmt, future::ready, io, path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    future::ready,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anteroom_model::limits::MESSAGE_BYTES_MAX;
 use anteroom_wire::WireError;
@@ -8,7 +14,7 @@ use async_nats::{ConnectOptions, ReconnectToServer, ServerAddr};
 use rand::Rng;
 use thiserror::Error;
 
-use super::leave::Turns;
+use super::{leave::Turns, login};
 
 /// The connection to NATS, and the settings of the stream that holds the log.
 #[derive(Clone, Debug)]
@@ -23,7 +29,7 @@ pub struct NatsConfig {
     /// The credentials that the client logs in with.
     pub credentials: Credentials,
     /// The settings of TLS. The client encrypts to a `tls://` server always, and trusts the
-    /// system's roots.
+    /// system's roots unless others are given.
     pub tls: Tls,
     /// The prefix of this service's inboxes. With one for each service, permissions can keep
     /// services from reading each other's replies.
@@ -58,7 +64,7 @@ impl NatsConfig {
     }
 }
 
-/// The credentials that a client logs in with.
+/// The credentials that a client logs in with. Files are read for each connection.
 #[derive(Clone, Default)]
 pub enum Credentials {
     /// No login.
@@ -88,12 +94,12 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The settings of TLS.
+/// The settings of TLS. Files are read for each connection.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     /// Refuses a server that does not encrypt.
     pub required: bool,
-    /// PEM certificates to trust beside the system's.
+    /// PEM certificates to trust in place of the system's.
     pub ca: Option<PathBuf>,
     /// The client's certificate and key, both PEM, for a server that asks for them.
     pub identity: Option<(PathBuf, PathBuf)>,
@@ -196,7 +202,8 @@ impl NatsConfig {
 
     pub(super) async fn options(&self) -> Result<ConnectOptions, NatsConfigError> {
         let turns = Turns::new();
-        let mut options = ConnectOptions::new()
+        let mut options = login::options(&self.credentials)
+            .await?
             .name(&self.name)
             .custom_inbox_prefix(&self.inbox_prefix)
             .retry_on_initial_connect()
@@ -223,38 +230,18 @@ impl NatsConfig {
             read("the client key", key).await?;
             options = options.add_client_certificate(certificate.clone(), key.clone());
         }
-        match &self.credentials {
-            Credentials::None => Ok(options),
-            Credentials::Password { user, password } => {
-                Ok(options.user_and_password(user.clone(), password.clone()))
-            }
-            Credentials::NkeySeed(path) => {
-                let seed = read("the NKey seed", path).await?;
-                Ok(options.nkey(seed.trim().to_owned()))
-            }
-            Credentials::Creds(path) => {
-                let what = "the credentials";
-                let creds = read(what, path).await?;
-                options
-                    .credentials(&creds)
-                    .map_err(|source| NatsConfigError::File {
-                        what,
-                        path: path.clone(),
-                        source,
-                    })
-            }
-        }
+        Ok(options)
     }
 }
 
 /// Read at start, so that a missing file is an error with a name and not a connection that never
 /// comes up.
-async fn read(what: &'static str, path: &PathBuf) -> Result<String, NatsConfigError> {
+pub(super) async fn read(what: &'static str, path: &Path) -> Result<String, NatsConfigError> {
     tokio::fs::read_to_string(path)
         .await
         .map_err(|source| NatsConfigError::File {
             what,
-            path: path.clone(),
+            path: path.to_owned(),
             source,
         })
 }

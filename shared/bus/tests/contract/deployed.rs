@@ -1,5 +1,7 @@
 //! A real server with the TLS and the accounts that are deployed.
 
+use std::path::Path;
+
 use anteroom_bus::{
     nats::{Credentials, NatsConfig, Tls},
     testing::NatsServer,
@@ -22,16 +24,30 @@ pub(crate) async fn deployed() -> Deployed {
 
 /// Starts the deployed server with the configuration that `change` returns.
 pub(crate) async fn deployed_with(change: impl FnOnce(String) -> String) -> Deployed {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = new_keys(folder.path());
+    let config = change(config(&keys, folder.path()));
+    Deployed {
+        server: NatsServer::start_with(&config).await.unwrap(),
+        keys,
+        folder,
+    }
+}
+
+/// Makes all keys anew, over those that the folder has.
+fn new_keys(folder: &Path) -> NatsKeys {
+    let day = SignedDuration::from_hours(24);
+    let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, wall_clock::now()).unwrap();
+    files::write(&keys, folder).unwrap();
+    keys
+}
+
+fn config(keys: &NatsKeys, folder: &Path) -> String {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../deploy/chart/files/nats.conf"
     );
     let deployed = std::fs::read_to_string(path).unwrap();
-    let day = SignedDuration::from_hours(24);
-    let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, wall_clock::now()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    files::write(&keys, folder.path()).unwrap();
-    let server = folder.path().join(files::SERVER);
     let of = |block: &str, end: &str| {
         let (_, rest) = deployed.split_once(&format!("\n{block} {{")).unwrap();
         let (inner, _) = rest.split_once(end).unwrap_or((rest, ""));
@@ -43,15 +59,18 @@ pub(crate) async fn deployed_with(change: impl FnOnce(String) -> String) -> Depl
         of("tls", "\n}"),
         of("accounts", "\nsystem_account: SYS"),
     );
-    let config = config.replace("/etc/nats-keys", &server.display().to_string());
-    Deployed {
-        server: NatsServer::start_with(&change(config)).await.unwrap(),
-        keys,
-        folder,
-    }
+    let server = folder.join(files::SERVER);
+    config.replace("/etc/nats-keys", &server.display().to_string())
 }
 
 impl Deployed {
+    /// Replaces all keys, the certificate and its authority, and starts the server again, which does not run.
+    pub(crate) async fn replace_keys(&mut self) {
+        self.keys = new_keys(self.folder.path());
+        let config = config(&self.keys, self.folder.path());
+        self.server.restart_with(&config).await.unwrap();
+    }
+
     /// The configuration of a client of this login, for a service with this inbox.
     pub(crate) fn login(&self, user: &str, service: &str) -> NatsConfig {
         let own = self.folder.path().join(user);

@@ -511,6 +511,22 @@ async fn a_wrong_password_makes_the_bus_unavailable() {
     assert_eq!(*bus.connection().borrow(), Connection::Down);
 }
 
+/// As after `anteroom init` has made all keys anew. The clients run on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replaced_key_and_authority_are_read_at_the_next_connection() {
+    let mut deployed = deployed().await;
+    let login = deployed.login("watcher", "watcher");
+    let bus: Arc<dyn Bus> = Arc::new(NatsBus::connect(login).await.unwrap());
+    until(&*bus, Connection::Up).await;
+    let writer = Writer::new(bus).await;
+    let last = writer.append(vec![put("a", "x", 1)]).await;
+    deployed.server.kill().unwrap();
+    until(&*writer.bus, Connection::Down).await;
+    deployed.replace_keys().await;
+    until(&*writer.bus, Connection::Up).await;
+    assert_eq!(writer.bus.head().await.unwrap().last, last);
+}
+
 #[tokio::test]
 async fn a_bad_cluster_name_or_missing_seed_file_fails_at_connect() {
     let config = NatsConfig::new(["nats://127.0.0.1:4222"], "no.such.name");
