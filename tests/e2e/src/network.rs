@@ -1,8 +1,8 @@
 //! A network of the test's own, in which what programs send to a port, or from it, goes nowhere.
 //!
 //! The kernel drops each packet whose route is a *blackhole* rule's, of connections that are there too, and tells neither
-//! side. A firewall that forgets a flow looks like that, and a cable that is cut in one direction. A proxy cannot cut
-//! acknowledgements, nor one direction alone.
+//! side. A firewall that forgets a flow looks like that, and a cable that is cut in one direction. A
+//! [proxy](crate::proxy) acknowledges to the sender what it does not hand on.
 
 use std::{
     env,
@@ -30,6 +30,17 @@ pub enum Direction {
     ToServer,
     /// What the server sends.
     FromServer,
+}
+
+impl Direction {
+    /// Returns the direction as the other side sees it, to whom this side is the server.
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        match self {
+            Self::ToServer => Self::FromServer,
+            Self::FromServer => Self::ToServer,
+        }
+    }
 }
 
 /// The rules of this program's own network.
