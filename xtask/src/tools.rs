@@ -39,8 +39,21 @@ const FAKETIME: Tool = Tool {
     ],
 };
 
+/// The program that makes disks slow, and a library that it takes.
+const STRACE: Tool = Tool {
+    package: "strace",
+    files: &["usr/bin/strace"],
+};
+const LIBUNWIND: Tool = Tool {
+    package: "libunwind8",
+    files: &[
+        "usr/lib/x86_64-linux-gnu/libunwind.so.8",
+        "usr/lib/aarch64-linux-gnu/libunwind.so.8",
+    ],
+};
+
 /// All of them.
-const TOOLS: [Tool; 2] = [PROMTOOL, FAKETIME];
+const TOOLS: [Tool; 4] = [PROMTOOL, FAKETIME, STRACE, LIBUNWIND];
 
 impl Tool {
     /// Returns its file: the machine's, or the fetched one.

@@ -6,6 +6,7 @@
 
 pub mod aggregated;
 pub mod audit;
+pub mod certificates;
 pub mod check;
 pub mod clock;
 pub mod cluster;
@@ -22,6 +23,7 @@ pub mod rights;
 pub mod services;
 pub mod simulated;
 pub mod skip;
+pub mod slow_disk;
 pub mod steady;
 pub mod stock;
 pub mod system;

@@ -1,25 +1,37 @@
 //! Real nats-servers with JetStream on files, configured as they are deployed.
 
 mod config;
+mod keys;
 mod server;
 
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use anteroom_bus::nats::{Credentials, NatsConfig, Tls};
-use anteroom_keys::{AUTHORITY, NatsKeys, SEED, files, names_in_cluster};
+use anteroom_bus::{
+    Bus as _, Connection,
+    nats::{Credentials, NatsBus, NatsConfig, Tls},
+};
+use anteroom_keys::{AUTHORITY, SEED};
 use anteroom_runtime::wall_clock;
 use anyhow::Context;
 use futures::future::try_join_all;
-use jiff::SignedDuration;
+use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{disk::Disk, process::Process, proxy::Proxy, wait};
+use crate::{
+    certificates, disk::Disk, network::Direction, process::Process, proxy::Proxy,
+    slow_disk::SlowDisk, wait,
+};
 
 use config::{KEYS, Routes};
+use keys::Keys;
 use server::Server;
+
+/// The time within which a server takes a client that it knows.
+const TAKES_WITHIN: Duration = Duration::from_secs(3);
 
 /// The servers of a NATS. The default is what `deploy/` has: three, over TLS.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +40,16 @@ pub struct NatsPlan {
     pub servers: usize,
     /// True: over TLS.
     pub is_encrypted: bool,
+    /// True: clients present certificates too.
+    pub are_clients_verified: bool,
     /// True: what servers say to each other goes through proxies, so that they can be cut off: see [`Nats::cut_off`].
     pub is_cuttable: bool,
+    /// True: clients come to each server through a proxy: see [`Nats::ways_of_clients`].
+    pub are_clients_proxied: bool,
     /// The size of each server's disk; `None`: they have the machine's.
     pub disk_bytes: Option<u64>,
+    /// The time that each write to a server's disk takes more; `None`: it is the machine's.
+    pub write_delay: Option<Duration>,
 }
 
 impl Default for NatsPlan {
@@ -39,8 +57,11 @@ impl Default for NatsPlan {
         Self {
             servers: 3,
             is_encrypted: true,
+            are_clients_verified: false,
             is_cuttable: false,
+            are_clients_proxied: false,
             disk_bytes: None,
+            write_delay: None,
         }
     }
 }
@@ -60,9 +81,12 @@ impl NatsPlan {
 pub struct Nats {
     plan: NatsPlan,
     folder: PathBuf,
+    keys: Keys,
     servers: Vec<Server>,
     /// The ways between servers: by the number of who connects and of whom it connects to.
     ways: Vec<(usize, usize, Proxy)>,
+    /// The ways of clients, by the number of the server; none if they come directly.
+    ways_of_clients: Vec<Proxy>,
 }
 
 /// The servers' addresses, and the keys of their logins. Cheap enough to clone.
@@ -70,7 +94,7 @@ pub struct Nats {
 pub struct NatsLogins {
     urls: Vec<String>,
     keys: PathBuf,
-    is_encrypted: bool,
+    plan: NatsPlan,
 }
 
 impl NatsLogins {
@@ -85,10 +109,14 @@ impl NatsLogins {
                 own.join(SEED).display().to_string(),
             ),
         ];
-        if self.is_encrypted {
-            let authority = own.join(AUTHORITY).display().to_string();
+        let path = |name: &str| own.join(name).display().to_string();
+        if self.plan.is_encrypted {
             env.push(("ANTEROOM_NATS_TLS", "true".to_owned()));
-            env.push(("ANTEROOM_NATS_CA_FILE", authority));
+            env.push(("ANTEROOM_NATS_CA_FILE", path(AUTHORITY)));
+        }
+        if self.plan.are_clients_verified {
+            env.push(("ANTEROOM_NATS_CERT_FILE", path(certificates::CHAIN)));
+            env.push(("ANTEROOM_NATS_KEY_FILE", path(certificates::KEY)));
         }
         env
     }
@@ -105,30 +133,41 @@ impl Nats {
     /// Starts them, with files under `folder`, and waits until they take connections. They may still elect their leaders:
     /// that is a state that must work too.
     pub async fn start(plan: NatsPlan, folder: &Path) -> anyhow::Result<Self> {
-        let day = SignedDuration::from_hours(24);
-        let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, wall_clock::now())?;
-        files::write(&keys, &folder.join(KEYS))?;
         let servers = (0..plan.servers).map(|number| Server::new(number, folder));
         let mut nats = Self {
             plan,
             folder: folder.to_owned(),
+            keys: Keys::make(&folder.join(KEYS))?,
             servers: servers.collect::<anyhow::Result<_>>()?,
             ways: Vec::new(),
+            ways_of_clients: Vec::new(),
         };
         nats.make_ways().await?;
-        if let Some(bytes) = plan.disk_bytes {
-            for server in &mut nats.servers {
+        let slow_disk = match plan.write_delay {
+            Some(delay) => Some(SlowDisk::find(delay)?.context("no slow disk here")?),
+            None => None,
+        };
+        for server in &mut nats.servers {
+            server.slow_disk.clone_from(&slow_disk);
+            if let Some(bytes) = plan.disk_bytes {
                 server.mount(bytes).await?;
             }
         }
         for (number, server) in nats.servers.iter().enumerate() {
-            server.configure(folder, plan.is_encrypted, &nats.routes(number))?;
+            server.configure(folder, &plan, &nats.routes(number))?;
         }
         nats.start_again().await?;
         Ok(nats)
     }
 
     async fn make_ways(&mut self) -> anyhow::Result<()> {
+        if self.plan.are_clients_proxied {
+            let before = self
+                .servers
+                .iter()
+                .map(|server| Proxy::start(server.address));
+            self.ways_of_clients = try_join_all(before).await?;
+        }
         if !self.plan.is_cuttable {
             return Ok(());
         }
@@ -205,6 +244,61 @@ impl Nats {
         }
     }
 
+    /// Cuts the routes of this server in one direction, or mends them: [`Direction::ToServer`] is what peers say, and
+    /// [`Direction::FromServer`] what the server says.
+    pub fn cut_off_one_way(&self, number: usize, direction: Direction, is_cut: bool) {
+        for (from, to, way) in &self.ways {
+            if *to == number {
+                way.silence_one_way(direction, is_cut);
+            } else if *from == number {
+                way.silence_one_way(direction.reversed(), is_cut);
+            }
+        }
+    }
+
+    /// Returns the ways between servers, if the plan says that there are such: see [`NatsPlan::is_cuttable`].
+    pub fn ways_between(&self) -> impl Iterator<Item = &Proxy> {
+        self.ways.iter().map(|(.., way)| way)
+    }
+
+    /// Returns the clients' ways to the servers, if the plan says that there are such: see
+    /// [`NatsPlan::are_clients_proxied`].
+    pub fn ways_of_clients(&self) -> impl Iterator<Item = &Proxy> {
+        self.ways_of_clients.iter()
+    }
+
+    /// Replaces the certificates of the servers and of their clients in the files. Servers read them when they start, and
+    /// clients when they connect.
+    pub fn certify_until(&self, not_after: Timestamp) -> anyhow::Result<()> {
+        self.keys.certify_until(not_after)
+    }
+
+    /// Does the same, for as long as certificates of this NATS are valid in the beginning.
+    pub fn certify(&self) -> anyhow::Result<()> {
+        self.certify_until(wall_clock::now() + keys::VALIDITY)
+    }
+
+    /// Replaces all keys in the files, and the authority with all certificates, as `anteroom init` does once its Secrets
+    /// are deleted.
+    pub fn replace_keys(&mut self) -> anyhow::Result<()> {
+        self.keys = Keys::make(&self.folder.join(KEYS))?;
+        Ok(())
+    }
+
+    /// Returns true if a new client of the webhook's login gets a connection to this server.
+    pub async fn takes_clients(&self, number: usize) -> anyhow::Result<bool> {
+        let config = NatsConfig {
+            servers: vec![self.url_for_clients(number)],
+            ..self.config_of_webhook()
+        };
+        let bus = NatsBus::connect(config).await?;
+        let mut connection = bus.connection();
+        let up = connection.wait_for(|is| *is == Connection::Up);
+        let is_taken = matches!(tokio::time::timeout(TAKES_WITHIN, up).await, Ok(Ok(_)));
+        bus.close().await;
+        Ok(is_taken)
+    }
+
     /// Waits until the server is in step with the cluster, and serves all of its streams.
     pub async fn healthy(&self, number: usize) -> anyhow::Result<()> {
         let what = format!("NATS server {number} to be healthy");
@@ -274,14 +368,19 @@ impl Nats {
         self.servers[number].stored_bytes()
     }
 
-    /// Keeps a copy of their files as they are. Call it while they are killed.
-    pub fn keep_files(&self) -> anyhow::Result<()> {
-        self.servers.iter().try_for_each(Server::keep_files)
+    /// Keeps a copy of this server's files as they are. Call it while the server is killed.
+    pub fn keep_files(&self, number: usize) -> anyhow::Result<()> {
+        self.servers[number].keep_files()
     }
 
-    /// Puts back the files that were kept, as after disks were restored. Call it while they are killed.
-    pub fn put_files_back(&self) -> anyhow::Result<()> {
-        self.servers.iter().try_for_each(Server::put_files_back)
+    /// Puts back this server's files that were kept, as after its disk was restored. Call it while the server is killed.
+    pub fn put_files_back(&self, number: usize) -> anyhow::Result<()> {
+        self.servers[number].put_files_back()
+    }
+
+    /// Removes this server's files, as after its disk was replaced. Call it while the server is killed.
+    pub fn lose_files(&self, number: usize) -> anyhow::Result<()> {
+        self.servers[number].lose_files()
     }
 
     /// The processes that run.
@@ -297,11 +396,17 @@ impl Nats {
 
     /// Returns what services log in with.
     pub fn logins(&self) -> NatsLogins {
+        let numbers = 0..self.servers.len();
         NatsLogins {
-            urls: self.servers.iter().map(Server::url).collect(),
+            urls: numbers.map(|number| self.url_for_clients(number)).collect(),
             keys: self.folder.join(KEYS),
-            is_encrypted: self.plan.is_encrypted,
+            plan: self.plan,
         }
+    }
+
+    fn url_for_clients(&self, number: usize) -> String {
+        let way = self.ways_of_clients.get(number).map(Proxy::address);
+        format!("nats://{}", way.unwrap_or(self.address(number)))
     }
 
     /// The configuration of a client in this process that may do what a webhook may.
@@ -313,7 +418,10 @@ impl Nats {
             tls: Tls {
                 required: is_encrypted,
                 ca: is_encrypted.then(|| own.join(AUTHORITY)),
-                identity: None,
+                identity: self
+                    .plan
+                    .are_clients_verified
+                    .then(|| (own.join(certificates::CHAIN), own.join(certificates::KEY))),
             },
             inbox_prefix: "_INBOX_webhook".to_owned(),
             ..NatsConfig::new(self.logins().urls, "default")

@@ -93,6 +93,21 @@ pub const FAKETIME: Tool = Tool {
     ],
 };
 
+/// The program that traces another one's calls.
+pub const STRACE: Tool = Tool {
+    package: "strace",
+    files: &["usr/bin/strace"],
+};
+
+/// A library that [`STRACE`] takes.
+pub const LIBUNWIND: Tool = Tool {
+    package: "libunwind8",
+    files: &[
+        "usr/lib/x86_64-linux-gnu/libunwind.so.8",
+        "usr/lib/aarch64-linux-gnu/libunwind.so.8",
+    ],
+};
+
 /// The program of Prometheus.
 pub const PROMETHEUS: Tool = Tool {
     package: "prometheus",

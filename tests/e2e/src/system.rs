@@ -58,6 +58,8 @@ pub struct SystemPlan {
     pub proxied: bool,
     /// There is a second API server over the same etcd, and the proxy leads to both in turn.
     pub second_api_server: bool,
+    /// The only webhook takes its reviews by a [`Proxy`](crate::proxy::Proxy).
+    pub is_webhook_proxied: bool,
     /// The servers of NATS.
     pub nats: NatsPlan,
 }
@@ -77,6 +79,7 @@ impl Default for SystemPlan {
             reporter_args: Vec::new(),
             proxied: false,
             second_api_server: false,
+            is_webhook_proxied: false,
             nats: NatsPlan::default(),
         }
     }

@@ -39,6 +39,8 @@ pub struct World {
     pub nats: Nats,
     /// Between the watchers and the API server, where it was asked for.
     pub proxy: Option<Proxy>,
+    /// Before the only webhook, where it was asked for.
+    pub webhook_proxy: Option<Proxy>,
     /// The cluster.
     pub cluster: Cluster,
     /// The user's client: an administrator's.
@@ -106,9 +108,9 @@ impl World {
             false => None,
         };
         let way = proxy.as_ref().map_or(cluster.address(), Proxy::address);
-        let to_webhooks = match plan.webhooks {
-            0 | 1 => None,
-            _ => Some(Proxy::start_before(Vec::new()).await?),
+        let to_webhooks = match plan.webhooks > 1 || plan.is_webhook_proxied {
+            true => Some(Proxy::start_before(Vec::new()).await?),
+            false => None,
         };
         let system = System::start_as(
             &completed(plan, &cluster, path, to_webhooks.as_ref())?,
@@ -117,9 +119,16 @@ impl World {
             &cluster.kubeconfig_file_by(Identity::Watcher, way)?,
             &cluster.kubeconfig_file(Identity::Webhook)?,
         )?;
-        let webhook_service = match to_webhooks {
-            Some(proxy) => Some(WebhookService::start(proxy, system.webhooks())?),
-            None => None,
+        let (webhook_service, webhook_proxy) = match to_webhooks {
+            Some(proxy) if plan.webhooks > 1 => {
+                let service = WebhookService::start(proxy, system.webhooks())?;
+                (Some(service), None)
+            }
+            Some(proxy) => {
+                proxy.lead_to(vec![system.webhook.listens_at()?]);
+                (None, Some(proxy))
+            }
+            None => (None, None),
         };
         let oracle = Arc::default();
         Ok(Self {
@@ -127,6 +136,7 @@ impl World {
             webhook_service,
             nats,
             proxy,
+            webhook_proxy,
             cluster,
             client,
             oracle,
@@ -209,7 +219,7 @@ impl World {
     }
 }
 
-/// Adds to a plan what is known once the cluster runs. `to_webhooks` leads to several webhooks.
+/// Adds to a plan what is known once the cluster runs. `to_webhooks` leads to the webhooks.
 fn completed(
     plan: &SystemPlan,
     cluster: &Cluster,

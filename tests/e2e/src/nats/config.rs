@@ -5,8 +5,13 @@ use std::{net::SocketAddr, path::Path};
 use anteroom_keys::files;
 use anyhow::{Context, ensure};
 
+use super::NatsPlan;
+
 /// The folder with the keys of the servers and of all logins.
 pub(super) const KEYS: &str = "nats-keys";
+
+/// The begin of the settings of TLS, where clients have to present a certificate.
+const VERIFYING: &str = "\ntls {\n  ca_file: \"/etc/nats-keys/ca.crt\"\n  verify: true\n";
 
 /// A server's way to the others.
 pub(super) struct Routes {
@@ -24,7 +29,7 @@ pub(super) fn text(
     store: &Path,
     address: SocketAddr,
     monitor: SocketAddr,
-    is_encrypted: bool,
+    plan: &NatsPlan,
     routes: &Routes,
 ) -> anyhow::Result<String> {
     let keys = folder.join(KEYS).join(files::SERVER);
@@ -40,8 +45,12 @@ pub(super) fn text(
             ("../nats-keys/", format!("{KEYS}/{}/", files::SERVER)),
         ],
     )?;
-    let mut text = text.replace("/etc/nats-keys", &keys.display().to_string());
-    if !is_encrypted {
+    let mut text = match plan.are_clients_verified {
+        true => replaced(text, &[("\ntls {\n", VERIFYING.to_owned())])?,
+        false => text,
+    };
+    text = text.replace("/etc/nats-keys", &keys.display().to_string());
+    if !plan.is_encrypted {
         let (before, tls) = text.split_once("\ntls {").context("no TLS")?;
         let (_, after) = tls.split_once("\n}\n").context("no end of TLS")?;
         text = format!("{before}\n{after}");

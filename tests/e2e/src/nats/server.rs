@@ -6,12 +6,17 @@ use std::{
     process::Command,
 };
 
-use super::config::{self, Routes};
+use super::{
+    NatsPlan,
+    config::{self, Routes},
+};
 use crate::{
     disk::Disk,
     folder,
     process::{Process, free_address, real_part},
-    services, wait,
+    services,
+    slow_disk::SlowDisk,
+    wait,
 };
 
 /// One of the servers.
@@ -28,6 +33,8 @@ pub(super) struct Server {
     pub(super) process: Option<Process>,
     /// The disk of its files; `None`: the machine's.
     pub(super) disk: Option<Disk>,
+    /// A disk that is slow; `None`: it is as fast as the machine's.
+    pub(super) slow_disk: Option<SlowDisk>,
 }
 
 /// The beginning of a server's name.
@@ -49,6 +56,7 @@ impl Server {
             folder: folder.to_owned(),
             process: None,
             disk: None,
+            slow_disk: None,
         })
     }
 
@@ -56,7 +64,7 @@ impl Server {
     pub(super) fn configure(
         &self,
         folder: &Path,
-        is_encrypted: bool,
+        plan: &NatsPlan,
         routes: &Routes,
     ) -> anyhow::Result<()> {
         let text = config::text(
@@ -64,7 +72,7 @@ impl Server {
             &self.files(),
             self.address,
             self.monitor,
-            is_encrypted,
+            plan,
             routes,
         )?;
         std::fs::write(self.config(), text)?;
@@ -84,9 +92,10 @@ impl Server {
             return Ok(());
         }
         let program = real_part("nats-server")?;
-        let mut command = match &self.disk {
-            Some(disk) => disk.command(&program),
-            None => Command::new(program),
+        let mut command = match (&self.disk, &self.slow_disk) {
+            (Some(disk), _) => disk.command(&program),
+            (None, Some(slow)) => slow.command(&program),
+            (None, None) => Command::new(program),
         };
         command
             .arg("-c")
@@ -112,10 +121,6 @@ impl Server {
         services::get(self.monitor, path).await
     }
 
-    pub(super) fn url(&self) -> String {
-        format!("nats://{}", self.address)
-    }
-
     fn config(&self) -> PathBuf {
         self.folder.join(format!("{}.conf", self.name))
     }
@@ -138,7 +143,11 @@ impl Server {
     }
 
     pub(super) fn put_files_back(&self) -> anyhow::Result<()> {
-        std::fs::remove_dir_all(self.files())?;
+        self.lose_files()?;
         folder::copy(&self.kept(), &self.files())
+    }
+
+    pub(super) fn lose_files(&self) -> anyhow::Result<()> {
+        Ok(std::fs::remove_dir_all(self.files())?)
     }
 }

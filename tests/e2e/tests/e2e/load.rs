@@ -126,15 +126,20 @@ impl Witness {
         Ok(Self { client })
     }
 
+    /// Asks what becomes of an Ingress with this host, over the connection of this witness.
+    pub(crate) async fn asks(&mut self, host: &str) -> anyhow::Result<Answer> {
+        let uid = "witness";
+        let object = anteroom_load::ingress("default", "witness", host);
+        let body = self.client.post(review(uid, &object)).await?;
+        Answer::parse(uid, &body).map_err(anyhow::Error::msg)
+    }
+
     /// Waits until a decision says that `host` is taken, or that it is not.
     pub(crate) async fn sees(&mut self, host: &str, taken: bool) -> anyhow::Result<()> {
-        let object = anteroom_load::ingress("default", "witness", host);
         let what = format!("decisions to know that taken={taken} of {host}");
         wait::until(&what, async || {
-            let uid = "witness";
-            let body = self.client.post(review(uid, &object)).await;
-            let body = body.map_err(|e| format!("{e:#}"))?;
-            match (Answer::parse(uid, &body)?, taken) {
+            let answer = self.asks(host).await.map_err(|e| format!("{e:#}"))?;
+            match (answer, taken) {
                 (Answer::Denied { .. }, true) | (Answer::Allowed, false) => Ok(()),
                 (other, _) => Err(format!("{other:?}")),
             }
@@ -180,16 +185,21 @@ impl Faults {
         load.decides(CALM).await?;
         let fault = Box::pin(fault(world));
         fault.await.with_context(|| what.to_owned())?;
-        let new = host(self.hosts);
-        let object = ingress(self.hosts, &new);
+        let new = self.hosts;
         self.hosts += 1;
-        wait::until("an Ingress to be admitted", async || {
-            world.create(&object).await
-        })
-        .await?;
-        is_denied(world, &new).await?;
+        one_more(world, new).await?;
         world.nats.all_healthy().await?;
         world.system.ready().await?;
         load.finish(what).await
     }
+}
+
+/// Makes the Ingress with this number as soon as it is admitted, and waits until decisions know its host.
+pub(crate) async fn one_more(world: &World, number: usize) -> anyhow::Result<()> {
+    let object = ingress(number, &host(number));
+    wait::until("an Ingress to be admitted", async || {
+        world.create(&object).await
+    })
+    .await?;
+    is_denied(world, &host(number)).await
 }

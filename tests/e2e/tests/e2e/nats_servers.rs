@@ -138,7 +138,7 @@ async fn kill_watchers(world: &mut World) -> anyhow::Result<()> {
 }
 
 /// Starts the replicas anew, as clients of the other servers.
-async fn move_replicas_away(world: &mut World, from: usize) -> anyhow::Result<()> {
+pub(crate) async fn move_replicas_away(world: &mut World, from: usize) -> anyhow::Result<()> {
     let urls = world.nats.logins().urls_without(from);
     for slot in &mut world.system.replicas {
         let running = slot.take().context("it runs")?;

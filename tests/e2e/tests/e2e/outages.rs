@@ -220,7 +220,7 @@ async fn nats_for_long(world: &mut World, target: &Target) -> anyhow::Result<()>
 /// nobody is admitted who was not before.
 async fn older_disk(world: &mut World, target: &Target) -> anyhow::Result<()> {
     world.nats.kill()?;
-    world.nats.keep_files()?;
+    world.nats.keep_files(0)?;
     world.nats.start_again().await?;
     let mut later = Vec::new();
     for index in INGRESSES..INGRESSES + 20 {
@@ -231,7 +231,7 @@ async fn older_disk(world: &mut World, target: &Target) -> anyhow::Result<()> {
         is_denied(world, host).await?;
     }
     world.nats.kill()?;
-    world.nats.put_files_back()?;
+    world.nats.put_files_back(0)?;
     world.nats.start_again().await?;
     let (begun, mut client) = (Instant::now(), Client::new(target.clone())?);
     let (mut denied, mut failed) = (0, 0);
