@@ -48,7 +48,7 @@ enum Leg {
     BetweenNatsServers,
 }
 
-const LEGS: [Leg; 4] = [
+static LEGS: [Leg; 4] = [
     Leg::WatcherToApiServer,
     Leg::ApiServerToWebhook,
     Leg::ServicesToNats,
