@@ -150,7 +150,7 @@ mod tests {
 
     fn refused(service: &Service) -> bool {
         let metrics = service.metrics.encode();
-        metrics.contains("anteroom_exemptions_file_refused 1")
+        metrics.contains("\nanteroom_exemptions_file_refused 1")
     }
 
     #[tokio::test]

@@ -25,6 +25,7 @@ const CHANGED_FOR: Duration = Duration::from_secs(5);
 const LEADER_KILLED_FOR: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: CI leaves it out"]
 async fn slow_disks_of_nats_servers_cost_no_decision() -> anyhow::Result<()> {
     if SlowDisk::find(WRITE_DELAY)?.is_none() {
         return Ok(());

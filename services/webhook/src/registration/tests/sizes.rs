@@ -267,7 +267,7 @@ fn policies_that_name_some_versions_share_no_webhook_with_others_that_name_other
     let of = |policy: &str| -> Vec<String> {
         let assigned = made.assignment.policies();
         let assigned = assigned.into_iter();
-        let of_policy = assigned.filter(|(key, _)| *key.name == *policy);
+        let of_policy = assigned.filter(|(key, _)| key.name.ends_with(policy));
         of_policy.map(|(_, webhook)| webhook.to_owned()).collect()
     };
     for (policy, expected) in [
@@ -340,7 +340,7 @@ fn a_kind_that_is_named_in_some_versions_stays_listed_for_requests_to_be_convert
         .map(|(policy, webhook)| format!("{} {webhook}", policy.name))
         .collect();
     let in_v1 = format!("0001 {in_v1}");
-    assert_eq!(assigned, ["0000 fail.a", &in_v1, "0001 fail-all.a"]);
+    assert_eq!(assigned, ["0000 fail.a", "0001 fail-all.a", &in_v1]);
 }
 
 /// Returns whether a rule takes all requests for a resource, which may have wildcards.

@@ -119,13 +119,13 @@ validate:
 }
 
 #[test]
-fn a_list_that_cannot_be_computed_does_not_keep_the_others_from_being_judged() {
+fn a_list_that_cannot_be_computed_keeps_no_element_of_others_from_being_judged_and_passes_none() {
     let element = |name: &str| json!([{"name": name, "judge": true}]);
     let failing = "keys(request.object.name)";
     for (first, second, name, expected) in [
-        (failing, "request.object.a", "good", "pass"),
+        (failing, "request.object.a", "good", "error"),
         (failing, "request.object.a", "bad", "fail"),
-        ("request.object.a", failing, "good", "pass"),
+        ("request.object.a", failing, "good", "error"),
         ("request.object.a", failing, "bad", "fail"),
         (failing, "request.object.nope", "good", "error"),
         ("`[]`", failing, "good", "error"),
