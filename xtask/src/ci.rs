@@ -6,7 +6,7 @@ use crate::{
     alerts, licences, parts,
     shell::{cargo, root, run, target},
     skips::Skips,
-    test_programs::{TestPrograms, run_beside},
+    test_programs::{PROGRAM_LEVELS, TestPrograms, run_beside},
     tidy, tools,
 };
 
@@ -22,9 +22,6 @@ const BUS: &str = "anteroom-bus";
 
 /// The programs that stories and later steps run.
 const PROGRAMS: [&str; 3] = ["anteroom", "anteroom-demo", "anteroom-sim"];
-
-/// The file of levels at which [`PROGRAMS`] are optimised.
-pub(crate) const PROGRAM_LEVELS: &str = "xtask/programs.toml";
 
 /// All steps, with the tools that tests take. Shows what was left out at the end.
 pub(crate) fn all() -> anyhow::Result<()> {

@@ -12,8 +12,8 @@ use std::{
 use anyhow::{Context as _, anyhow, bail, ensure};
 
 use crate::{
-    ci::PROGRAM_LEVELS,
     shell::{cargo, root, run, say, target},
+    test_programs::PROGRAM_LEVELS,
 };
 
 /// The schedules within which a fault has to be found.

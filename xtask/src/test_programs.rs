@@ -14,6 +14,9 @@ use crate::{
     skips::Skips,
 };
 
+/// The file of levels at which the programs are optimised that stories and later steps run.
+pub(crate) const PROGRAM_LEVELS: &str = "xtask/programs.toml";
+
 /// The test that runs all real parts.
 const STORIES: &str = "e2e";
 

@@ -148,7 +148,7 @@ impl ForEachWalk<'_> {
         }
         match (pending, judged, no_list) {
             (true, ..) => None,
-            // What is wrong with one list may be its sender's choice, and the others say nothing about it.
+            // A sender may choose to break one list, and the others say nothing about its elements.
             (false, _, Some(error)) => Some(RuleOutcome::Error(error)),
             (false, 0, None) => Some(RuleOutcome::Skipped {
                 reason: "no element of a foreach is judged".to_owned(),

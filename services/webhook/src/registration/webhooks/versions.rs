@@ -82,7 +82,7 @@ impl Convertible {
         Versions(self.named_in_part(operations).into_keys().collect())
     }
 
-    /// Returns those of which other versions are called for by other operations, or by none.
+    /// Returns the resources whose other versions are called for by other operations, or by none.
     pub(super) fn named_in_part(&self, operations: &Operations) -> Operations {
         let with_operations = |name: &ResourceName| (name.clone(), called_for(operations, name));
         let in_part = self.0.values().flatten().filter_map(|versions| {
