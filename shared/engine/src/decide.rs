@@ -2,7 +2,8 @@
 //!
 //! Rules that judge an object are asked side by side. Mutating rules are asked one after the other, policy by policy
 //! in order of name, those of namespaces first: each sees the object as the earlier rules left it. Those of namespaces
-//! have at most half of the time, so that none of them keeps a rule of the cluster from being asked.
+//! have at most half of the time, so that none of them keeps a rule of the cluster from being asked. Where they judge, they
+//! wait that long for a place for long work.
 
 mod mutation;
 mod triggered;
@@ -157,10 +158,9 @@ impl<F: FactSource> Engine<F> {
         };
         let request = request?.with_resource_kind(group, version, kind);
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
+        work.share_time(are_of_both_scopes(&entries));
         if scope.phase == Phase::Mutation {
-            let (records, patch) = self
-                .change(catalog, &entries, request, work, deadline)
-                .await;
+            let (records, patch) = self.change(catalog, &entries, request, work).await;
             let mut decision = verdict::decide(records, warnings);
             decision.patch = patch.filter(|_| decision.allowed());
             return Ok(decision);
@@ -200,21 +200,13 @@ impl<F: FactSource> Engine<F> {
         entries: &[&CompiledPolicy],
         request: AdmissionRequest,
         work: &mut ReviewWork<'_>,
-        deadline: Deadline,
     ) -> (Vec<RuleRecord>, Option<Value>) {
         let mut mutation = work.run_here(|| Mutation::new(request));
-        let until_of_namespaces = match entries.iter().any(|entry| entry.namespace().is_none()) {
-            true => half_way(deadline),
-            false => deadline,
-        };
         'policies: for entry in entries {
-            let until = match entry.namespace() {
-                Some(_) => until_of_namespaces,
-                None => deadline,
-            };
-            work.wait_until(until);
+            let scope = entry.scope();
+            let until = work.deadline_of(scope);
             let request = mutation.request();
-            let judged = work.run(|| conditions(entry, request)).await;
+            let judged = work.run_for(scope, || conditions(entry, request)).await;
             // Where nothing is left, every rule comes to that error.
             let judged = judged.filter(|_| !work.is_over());
             let is_met = match judged.map(|judged| unless_ignored(entry, request, judged)) {
@@ -240,7 +232,7 @@ impl<F: FactSource> Engine<F> {
                 let is_applied = record.outcome.is_applied();
                 let changed = match &record.outcome {
                     RuleOutcome::Mutated { object } => {
-                        match work.run(|| mutation.places(object)).await {
+                        match work.run_for(scope, || mutation.places(object)).await {
                             Some(Some(places)) => Ok(places),
                             Some(None) => Err(RuleError::ReviewTooCostly),
                             None => Err(work.late()),
@@ -256,7 +248,6 @@ impl<F: FactSource> Engine<F> {
                 }
             }
         }
-        work.wait_until(deadline);
         let patch = match work.run(|| mutation.patch()).await {
             Some(Ok(patch)) => patch,
             // Too few steps are left to compare the objects, or there is no place for that in time.
@@ -275,10 +266,14 @@ impl<F: FactSource> Engine<F> {
         timeout: Duration,
     ) -> Vec<RuleRecord> {
         let deadline = Instant::now() + timeout;
-        let mut work = ReviewWork::new(&self.lane, ReviewOwner::default(), 0, deadline);
+        // Objects of a namespace take what its policies compute in turns with those of others.
+        let owner = ReviewOwner::of(request.namespace(), "");
+        let mut work = ReviewWork::new(&self.lane, owner, 0, deadline);
+        work.share_time(are_of_both_scopes(policies));
         let mut running = Vec::new();
         for entry in policies {
-            let judged = work.run(|| conditions(entry, request)).await;
+            let judging = work.run_for(entry.scope(), || conditions(entry, request));
+            let judged = judging.await;
             // Where nothing is left, every rule comes to that error.
             let judged = judged.filter(|_| !work.is_over());
             let conditions = judged.map(|judged| unless_ignored(entry, request, judged));
@@ -308,14 +303,15 @@ impl<F: FactSource> Engine<F> {
         deadline: Deadline,
     ) -> Vec<RuleRecord> {
         drive(&self.facts, catalog, &mut rules, work, deadline).await;
-        records(rules)
+        work.run_here(|| records(rules))
     }
 }
 
-/// Returns the time at which half of the time until `deadline` is over.
-fn half_way(deadline: Deadline) -> Deadline {
-    let now = Instant::now();
-    now + deadline.saturating_duration_since(now) / 2
+/// Returns whether there are policies of the cluster and of a namespace among these.
+fn are_of_both_scopes(entries: &[&CompiledPolicy]) -> bool {
+    let mut scopes = entries.iter().map(|entry| entry.scope());
+    let first = scopes.next();
+    scopes.any(|scope| Some(scope) != first)
 }
 
 /// Returns the namespace that the object lives in; `None`: it is unknown before the object is read.
@@ -403,7 +399,8 @@ async fn judge_conditions(
 ) -> Vec<Option<Conditions>> {
     let mut judged = Vec::with_capacity(entries.len());
     for entry in entries {
-        let of_policy = work.run(|| conditions(entry, request)).await;
+        let judging = work.run_for(entry.scope(), || conditions(entry, request));
+        let of_policy = judging.await;
         judged.push(of_policy.filter(|_| !work.is_over()));
     }
     judged

@@ -73,7 +73,7 @@ pub struct RuleJudgement {
     pub properties: BTreeMap<String, String>,
     /// True if at least one of the rule's facts was answered.
     pub was_answered: bool,
-    /// The time from the rule's first step to its end, including the wait for facts.
+    /// The time from the rule's first step to its end, with the wait for facts, and without that for the long lane.
     pub took: Duration,
 }
 

@@ -17,7 +17,10 @@ use anteroom_policy::{
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::{phase::ByPhase, rule::RuleName};
+use crate::{
+    phase::ByPhase,
+    rule::{PolicyScope, RuleName},
+};
 use index::Index;
 
 pub use scope::{Assignment, CallScope, CalledWebhook};
@@ -206,6 +209,11 @@ impl CompiledPolicy {
             Ok(policy) => policy.namespace(),
             Err(_) => (!self.key.namespace.is_empty()).then_some(&*self.key.namespace),
         }
+    }
+
+    /// The scope of the policy.
+    pub(crate) fn scope(&self) -> PolicyScope {
+        PolicyScope::of(self.namespace())
     }
 }
 

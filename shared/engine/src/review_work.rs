@@ -13,23 +13,32 @@
 //! The owners of reviews share its places fairly. A review that its own owner's reviews keep out is refused whatever the
 //! failure policy, for the same reason as above.
 //!
+//! The author of a namespaced policy must not get a request past the policies of the cluster. So policies of namespaces
+//! have steps in place of their own, wait for the lane no longer than half of the time, and go there after the others.
+//! A rule of the cluster that they left too little time for its facts is an error of the review, which refuses the
+//! request whatever the failure policy.
+//!
 //! Only pure work is done anew: it is a function of the request, the policies and the facts that have arrived, and what
 //! its first attempt left behind is dropped.
 
-use std::sync::Arc;
+mod long_lane;
+
+use std::time::Duration;
 
 use anteroom_functions::meter;
 use anteroom_policy::RuleError;
-#[cfg(test)]
-use anteroom_runtime::fair_quota::FairPermit;
-use anteroom_runtime::fair_quota::FairQuota;
+use futures::FutureExt as _;
+use tokio::time::Instant;
 
 use crate::{
     facts::{Deadline, RuleRequests},
     incoming::ReviewOwner,
     off_thread::{SHORT_BYTES_MAX, off_thread, off_thread_if},
+    rule::PolicyScope,
     rule_run::RuleRun,
 };
+pub use long_lane::NoPlace;
+pub(crate) use long_lane::{LanePlace, LaneWait, LongLane};
 
 /// The most steps of one review in all its rules, about half a second of work.
 pub const REVIEW_STEPS_MAX: u64 = 10_000_000;
@@ -42,52 +51,22 @@ pub(crate) const SHORT_STEPS_MAX: u64 = 20_000;
 /// otherwise hundreds of rules, each short by itself, would hold a thread for long.
 const SHORT_STEPS_IN_ALL_MAX: u64 = 5 * SHORT_STEPS_MAX;
 
-/// Places for evaluations that may take long. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct LongLane(Arc<FairQuota<ReviewOwner>>);
+/// Steps in place of all policies of namespaces. They take none of the others', so that what a tenant writes sends no rule
+/// of the cluster to the long lane.
+const SHORT_STEPS_OF_NAMESPACES_MAX: u64 = SHORT_STEPS_IN_ALL_MAX / 2;
 
-/// The reason why a review got no place in the long lane before its deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoPlace {
-    /// Other reviews of the same owner hold places or wait for some.
-    OwnReviews,
-    /// Reviews of other owners hold them.
-    OtherReviews,
-}
+/// The time that policies of namespaces may have taken for each time that a rule of the cluster has left. If they took more,
+/// they are to blame where its facts come too late.
+const HELD_UP_PER_LEFT_MAX: u32 = 2;
 
-impl LongLane {
-    pub(crate) fn new() -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::of(processors / 2)
-    }
-
-    fn of(places: usize) -> Self {
-        Self(FairQuota::new(places as u64, places as u64))
-    }
-
-    /// Takes all places for an owner.
-    #[cfg(test)]
-    pub(crate) fn hold_all(&self, owner: ReviewOwner) -> FairPermit<ReviewOwner> {
-        self.0.try_take(owner, self.0.units_max()).unwrap()
-    }
-
-    /// Waits for a place and does the work there.
-    ///
-    /// # Errors
-    /// There was no place before the deadline.
-    pub(crate) async fn run<T>(
-        &self,
-        owner: ReviewOwner,
-        deadline: Deadline,
-        work: impl FnOnce() -> T,
-    ) -> Result<T, NoPlace> {
-        let place = self.0.take(owner, 1, deadline).await;
-        match place {
-            Ok(_place) => Ok(off_thread(work)),
-            Err(_) if self.0.would_exceed_part(&owner, 1) => Err(NoPlace::OwnReviews),
-            Err(_) => Err(NoPlace::OtherReviews),
-        }
-    }
+/// The outcome of a rule's turn in place.
+pub(crate) enum StepHere<'r> {
+    /// The rule asks for facts.
+    Asks(RuleRequests<'r>),
+    /// The step may take long: the rule waits for a place in the long lane.
+    WaitsForLane,
+    /// The rule has ended, or waits for facts.
+    Rests,
 }
 
 /// The work of one review.
@@ -95,14 +74,22 @@ pub(crate) struct ReviewWork<'l> {
     steps_left: u64,
     /// The part of the steps that the review may take in place.
     steps_left_here: u64,
+    /// The same for policies of namespaces.
+    steps_left_here_of_namespaces: u64,
     /// The lane for long work; `None`: all work is done on the spot.
     lane: Option<&'l LongLane>,
     /// The review's request is large.
     is_large: bool,
+    /// Some work was too long to be done in place, so what it made may be large.
+    was_long: bool,
     owner: ReviewOwner,
     /// Other reviews of the same owner kept it out of the long lane until its deadline.
     is_crowded_out: bool,
     deadline: Deadline,
+    /// The time until which work for policies of namespaces waits for a place.
+    deadline_of_namespaces: Deadline,
+    /// The time for which work for policies of namespaces kept all other rules from going on.
+    held_up: Duration,
 }
 
 impl<'l> ReviewWork<'l> {
@@ -126,36 +113,64 @@ impl<'l> ReviewWork<'l> {
         Self {
             steps_left: REVIEW_STEPS_MAX,
             steps_left_here: SHORT_STEPS_IN_ALL_MAX,
+            steps_left_here_of_namespaces: SHORT_STEPS_OF_NAMESPACES_MAX,
             lane: None,
             is_large: false,
+            was_long: false,
             owner: ReviewOwner::default(),
             is_crowded_out: false,
             deadline,
+            deadline_of_namespaces: deadline,
+            held_up: Duration::ZERO,
         }
     }
 
-    /// Sets the time until which further work waits for a place.
-    pub(crate) fn wait_until(&mut self, deadline: Deadline) {
-        self.deadline = deadline;
+    /// Sets the time of policies of namespaces: half of what is left if policies of the cluster need time too
+    /// (`is_shared`), and otherwise all.
+    pub(crate) fn share_time(&mut self, is_shared: bool) {
+        self.deadline_of_namespaces = match is_shared {
+            true => half_way(self.deadline),
+            false => self.deadline,
+        };
     }
 
-    /// Does work that concerns the request and no single rule. The work is pure, and is done twice where its first attempt
-    /// takes too long. `None`: there was no place for it in time. If [`nothing is left`](Self::is_over) afterwards, the
-    /// result is meaningless.
-    pub(crate) async fn run<T>(&mut self, work: impl Fn() -> T) -> Option<T> {
-        let steps = self.steps_here(false);
-        if let Some(value) = steps.and_then(|steps| self.attempt(steps, &work)) {
+    /// Returns the time until which work for policies of this scope waits for a place.
+    pub(crate) fn deadline_of(&self, scope: PolicyScope) -> Deadline {
+        match scope {
+            PolicyScope::Namespace => self.deadline_of_namespaces,
+            PolicyScope::Cluster => self.deadline,
+        }
+    }
+
+    /// Does work that concerns the request and no single policy. The work is pure, and is done twice where its first
+    /// attempt takes too long. `None`: there was no place for it in time. If [`nothing is left`](Self::is_over) afterwards,
+    /// the result is meaningless.
+    pub(crate) fn run<T>(&mut self, work: impl Fn() -> T) -> impl Future<Output = Option<T>> {
+        self.run_for(PolicyScope::Cluster, work)
+    }
+
+    /// Does [such work](Self::run) for a policy of this scope.
+    pub(crate) async fn run_for<T>(
+        &mut self,
+        scope: PolicyScope,
+        work: impl Fn() -> T,
+    ) -> Option<T> {
+        let steps = self.steps_here(scope, false);
+        if let Some(value) = steps.and_then(|steps| self.attempt(scope, steps, &work)) {
             return Some(value);
         }
-        self.in_lane(work).await
+        self.in_lane(scope, work).await
     }
 
     /// Returns the steps that the next work may take in place; `None`: none.
-    fn steps_here(&self, is_long: bool) -> Option<u64> {
+    fn steps_here(&self, scope: PolicyScope, is_long: bool) -> Option<u64> {
         if self.lane.is_none() {
             return Some(self.steps_left);
         }
-        let steps = SHORT_STEPS_MAX.min(self.steps_left_here);
+        let steps = SHORT_STEPS_MAX.min(match scope {
+            PolicyScope::Namespace => self.steps_left_here_of_namespaces,
+            PolicyScope::Cluster => self.steps_left_here,
+        });
         // Where nothing is left, no work takes long.
         let is_here = !self.is_large && (self.is_over() || steps > 0 && !is_long);
         is_here.then(|| steps.min(self.steps_left))
@@ -163,30 +178,50 @@ impl<'l> ReviewWork<'l> {
 
     /// Does work in place, within these steps. `None`: the work took all of them, so its result means nothing, and the
     /// review has more steps for another attempt.
-    fn attempt<T>(&mut self, steps: u64, work: impl FnOnce() -> T) -> Option<T> {
+    fn attempt<T>(
+        &mut self,
+        scope: PolicyScope,
+        steps: u64,
+        work: impl FnOnce() -> T,
+    ) -> Option<T> {
         let (value, left) = meter::within(steps, work);
         let taken = steps - left;
         self.steps_left -= taken;
-        self.steps_left_here = self.steps_left_here.saturating_sub(taken);
+        let left_here = match scope {
+            PolicyScope::Namespace => &mut self.steps_left_here_of_namespaces,
+            PolicyScope::Cluster => &mut self.steps_left_here,
+        };
+        *left_here = left_here.saturating_sub(taken);
         (left > 0 || self.is_over()).then_some(value)
     }
 
     /// Does work in the long lane, with all steps that are left. `None`: there was no place for it in time.
-    async fn in_lane<T>(&mut self, work: impl FnOnce() -> T) -> Option<T> {
+    async fn in_lane<T>(&mut self, scope: PolicyScope, work: impl FnOnce() -> T) -> Option<T> {
         let lane = self.lane?;
+        self.was_long = true;
+        let (begun, until) = (Instant::now(), self.deadline_of(scope));
         let steps = self.steps_left;
         let metered = || meter::within(steps, work);
         // In a box, so that the future of a short review stays small.
-        let done = Box::pin(lane.run(self.owner, self.deadline, metered)).await;
+        let done = Box::pin(lane.run(self.owner, until, metered)).await;
+        self.note_time(scope, begun);
         let (value, left) = self.place(done)?;
         self.steps_left = left;
         Some(value)
     }
 
-    /// Does work on the objects of the request that is neither pure nor charged, such as copying or dropping them, and
-    /// that waits for no place.
+    /// Does work on the objects of the request, and on those that rules made, that is neither pure nor charged, such as
+    /// copying or dropping them, and that waits for no place.
     pub(crate) fn run_here<T>(&self, work: impl FnOnce() -> T) -> T {
-        off_thread_if(self.is_large && self.lane.is_some(), work)
+        let is_long = self.is_large || self.was_long;
+        off_thread_if(is_long && self.lane.is_some(), work)
+    }
+
+    /// Notes the time since `begun`, in which no other rule could go on.
+    fn note_time(&mut self, scope: PolicyScope, begun: Instant) {
+        if scope == PolicyScope::Namespace {
+            self.held_up += begun.elapsed();
+        }
     }
 
     /// Returns what was done in the long lane, and keeps in mind why there was no place.
@@ -221,101 +256,139 @@ impl<'l> ReviewWork<'l> {
         self.steps_left == 0
     }
 
-    /// Evaluates the next step of a rule. A rule for which there is no time, or that takes too many steps, is ended.
-    pub(crate) async fn step<'r>(
-        &mut self,
-        rule: &mut RuleRun<'r>,
-        asker: usize,
-    ) -> Option<RuleRequests<'r>> {
-        if !rule.goes_on() {
-            return None;
+    /// Evaluates the next step of a rule in place, if it may be short. A rule for which nothing is left is ended.
+    pub(crate) fn step_here<'r>(&mut self, rule: &mut RuleRun<'r>, asker: usize) -> StepHere<'r> {
+        if !rule.goes_on() && !rule.waits_for_lane() {
+            return StepHere::Rests;
         }
         if self.is_over() {
             rule.end_too_costly();
-            return None;
+            return StepHere::Rests;
         }
         if self.is_crowded_out {
             rule.end_crowded_out();
+            return StepHere::Rests;
+        }
+        if rule.waits_for_lane() {
+            return StepHere::WaitsForLane;
+        }
+        let scope = rule.scope();
+        let is_long = rule.name().work.last_steps() > SHORT_STEPS_MAX || !rule.can_begin_anew();
+        let (before, steps) = (self.steps_left, self.steps_here(scope, is_long));
+        let attempted = steps.and_then(|steps| self.attempt(scope, steps, || rule.step(asker)));
+        let Some(asked) = attempted else {
+            rule.wait_for_lane(steps.is_some());
+            self.note_hold_up(rule);
+            return StepHere::WaitsForLane;
+        };
+        match self.stepped(rule, asked, before - self.steps_left) {
+            Some(requests) => StepHere::Asks(requests),
+            None => StepHere::Rests,
+        }
+    }
+
+    /// Returns a wait for a place in the long lane, for the next step of a rule there.
+    pub(crate) fn lane_wait(&self) -> LaneWait {
+        match self.lane {
+            Some(lane) => lane.wait(self.owner, self.deadline),
+            None => std::future::ready(None).boxed(),
+        }
+    }
+
+    /// Evaluates the next step of a rule in this place of the long lane. A rule that has no facts when the time is over is
+    /// not begun there.
+    pub(crate) fn step_in_lane<'r>(
+        &mut self,
+        rule: &mut RuleRun<'r>,
+        asker: usize,
+        place: LanePlace,
+    ) -> Option<RuleRequests<'r>> {
+        self.was_long = true;
+        let begun = Instant::now();
+        if begun >= self.deadline && !rule.has_facts() {
+            self.end_late(rule);
             return None;
         }
-        let is_long = rule.name().work.last_steps() > SHORT_STEPS_MAX || !rule.can_begin_anew();
-        let mut before = self.steps_left;
-        let steps = self.steps_here(is_long);
-        let asked = match steps.and_then(|steps| self.attempt(steps, || rule.step(asker))) {
-            Some(asked) => asked,
-            None => {
-                if steps.is_some() {
-                    rule.begin_anew();
-                }
-                before = self.steps_left;
-                let Some(asked) = self.in_lane(|| rule.step(asker)).await else {
-                    if steps.is_some() {
-                        // The next review does not try it in place.
-                        rule.name().work.took(SHORT_STEPS_MAX + 1);
-                    }
-                    self.end_late(rule);
-                    return None;
-                };
-                asked
+        let steps = self.steps_left;
+        let (asked, left) = off_thread(|| meter::within(steps, || rule.step_in_lane(asker)));
+        drop(place);
+        self.steps_left = left;
+        self.note_time(rule.scope(), begun);
+        self.stepped(rule, asked, steps - left)
+    }
+
+    /// Ends the rules that wait for a place in the long lane, since there was none in the time of policies of this scope. It
+    /// is the widest of these rules' scopes.
+    pub(crate) fn end_without_place(&mut self, rules: &mut [RuleRun<'_>], scope: PolicyScope) {
+        self.was_long = true;
+        let reason = self.lane.map(|lane| lane.reason(self.owner));
+        let is_own = reason == Some(NoPlace::OwnReviews);
+        // The rules of the cluster have the other half of the time.
+        self.is_crowded_out |= is_own && scope == PolicyScope::Cluster;
+        for rule in rules.iter_mut().filter(|rule| rule.waits_for_lane()) {
+            if rule.begins_anew() {
+                // The next review does not try it in place.
+                rule.name().work.took(SHORT_STEPS_MAX + 1);
             }
-        };
+            match is_own {
+                true => rule.end_crowded_out(),
+                false => rule.end_out_of_time(),
+            }
+        }
+    }
+
+    /// Takes in a step of a rule that took so many steps of the meter. Returns the facts that the rule asks for.
+    fn stepped<'r>(
+        &self,
+        rule: &mut RuleRun<'r>,
+        asked: Option<RuleRequests<'r>>,
+        taken: u64,
+    ) -> Option<RuleRequests<'r>> {
         if !self.is_large {
             // The cost of a large request is no estimate for small requests, which would wait because of a high
             // estimate.
-            rule.name().work.took(before - self.steps_left);
+            rule.name().work.took(taken);
         }
         if self.is_over() {
             rule.end_too_costly();
             return None;
         }
+        if asked.is_some() {
+            self.note_hold_up(rule);
+        }
         asked
     }
+
+    /// Notes in a rule of the cluster that policies of namespaces left it little time for what it begins to wait for.
+    fn note_hold_up(&self, rule: &mut RuleRun<'_>) {
+        if self.held_up.is_zero() || rule.scope() == PolicyScope::Namespace {
+            return;
+        }
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if self.held_up > left.saturating_mul(HELD_UP_PER_LEFT_MAX) {
+            rule.hold_up();
+        }
+    }
+
+    /// Makes an error of the review of each rule that is out of time because it was held up. To be called at the end.
+    pub(crate) fn settle(&self, rules: &mut [RuleRun<'_>]) {
+        if !self.held_up.is_zero() {
+            rules.iter_mut().for_each(RuleRun::settle);
+        }
+    }
+}
+
+/// Returns the time at which half of the time until `deadline` is over.
+fn half_way(deadline: Deadline) -> Deadline {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, time::Duration};
-
-    use tokio::time::Instant;
+    use std::cell::Cell;
 
     use super::*;
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn work_waits_for_a_place_in_the_long_lane_until_its_deadline() {
-        let lane = LongLane::of(1);
-        let [one, other] = ["one", "other"].map(|namespace| ReviewOwner::of(namespace, ""));
-        let soon = Instant::now() + Duration::from_millis(50);
-        let later = Instant::now() + Duration::from_secs(60);
-        let held = lane.hold_all(one);
-        for (owner, reason) in [(one, NoPlace::OwnReviews), (other, NoPlace::OtherReviews)] {
-            assert_eq!(lane.run(owner, soon, || 1).await, Err(reason));
-        }
-        let waiting = tokio::spawn({
-            let lane = lane.clone();
-            async move { lane.run(one, later, || 2).await }
-        });
-        drop(held);
-        assert_eq!(waiting.await.unwrap(), Ok(2));
-    }
-
-    /// A policy that is admitted is compiled there: a server's own tasks go on meanwhile.
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn long_work_holds_up_no_other_task() {
-        let lane = LongLane::of(1);
-        let (done, waiting) = std::sync::mpsc::channel();
-        let other = tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            done.send(()).unwrap();
-        });
-        let later = Instant::now() + Duration::from_secs(60);
-        // On the runtime's only thread.
-        let long = tokio::spawn(async move {
-            let work = move || waiting.recv_timeout(Duration::from_secs(30));
-            lane.run(ReviewOwner::default(), later, work).await
-        });
-        assert_eq!(long.await.unwrap(), Ok(Ok(())));
-        other.await.unwrap();
-    }
 
     #[tokio::test]
     async fn all_work_of_a_review_shares_its_steps() {
@@ -370,5 +443,68 @@ mod tests {
         }
         assert_eq!(done, SHORT_STEPS_IN_ALL_MAX / each);
         assert!(!work.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn policies_of_namespaces_take_no_steps_in_place_from_those_of_the_cluster() {
+        let lane = LongLane::new();
+        let _places = lane.hold_all(ReviewOwner::of("other", ""));
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let mut work = ReviewWork::new(&lane, ReviewOwner::default(), 0, deadline);
+        let each = SHORT_STEPS_MAX - 1_000;
+        for (scope, steps_max) in [
+            (PolicyScope::Namespace, SHORT_STEPS_OF_NAMESPACES_MAX),
+            (PolicyScope::Cluster, SHORT_STEPS_IN_ALL_MAX),
+        ] {
+            let mut done = 0;
+            while work.run_for(scope, || meter::charge(each)).await.is_some() {
+                done += 1;
+            }
+            assert_eq!(done, steps_max / each, "{scope:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_for_policies_of_namespaces_waits_for_half_of_the_time_where_the_cluster_has_some()
+    {
+        let lane = LongLane::new();
+        let _places = lane.hold_all(ReviewOwner::of("other", ""));
+        for (is_shared, scope, waited_ms) in [
+            (true, PolicyScope::Namespace, 500),
+            (true, PolicyScope::Cluster, 1_000),
+            (false, PolicyScope::Namespace, 1_000),
+        ] {
+            let begun = Instant::now();
+            let deadline = begun + Duration::from_secs(1);
+            let mut work = ReviewWork::new(&lane, ReviewOwner::default(), 0, deadline);
+            work.share_time(is_shared);
+            let long = || meter::charge(SHORT_STEPS_MAX);
+            assert_eq!(work.run_for(scope, long).await, None);
+            assert_eq!(begun.elapsed().as_millis(), waited_ms, "{scope:?}");
+        }
+    }
+
+    /// What it made may be large, and is dropped there.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_follows_long_work_holds_up_no_other_task() {
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let (done, waiting) = std::sync::mpsc::channel();
+        let other = tokio::spawn(async move {
+            begun.await.unwrap();
+            done.send(()).unwrap();
+        });
+        // On the runtime's only thread.
+        let long = tokio::spawn(async move {
+            let lane = LongLane::new();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let mut work = ReviewWork::new(&lane, ReviewOwner::default(), 0, deadline);
+            work.run(|| meter::charge(SHORT_STEPS_MAX)).await;
+            // Back to the runtime's thread, which long work leaves.
+            tokio::task::yield_now().await;
+            begin.send(()).unwrap();
+            work.run_here(move || waiting.recv_timeout(Duration::from_secs(30)))
+        });
+        assert_eq!(long.await.unwrap(), Ok(()));
+        other.await.unwrap();
     }
 }

@@ -90,10 +90,34 @@ impl RuleName {
         &self.reader.rule
     }
 
+    /// The scope of the rule's policy.
+    pub(crate) fn scope(&self) -> PolicyScope {
+        PolicyScope::of(self.reader.namespace())
+    }
+
     /// Returns a recorder's own data about the rule, which it makes at the first call. `None` where another recorder
     /// has made its own before.
     pub fn recorded<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.recorder.get_or_init(make)
+    }
+}
+
+/// The scope of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PolicyScope {
+    /// One namespace.
+    Namespace,
+    /// The cluster. Its rules go before those of namespaces.
+    Cluster,
+}
+
+impl PolicyScope {
+    /// The scope of a policy that has this namespace, or none.
+    pub(crate) fn of(namespace: Option<&str>) -> Self {
+        match namespace {
+            Some(_) => Self::Namespace,
+            None => Self::Cluster,
+        }
     }
 }
 

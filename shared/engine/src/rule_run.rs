@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_model::FactError;
+use anteroom_model::{ErrorCode, FactError};
 use anteroom_policy::{
     AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactSubject, FailureAction, Policy,
     Rule, RuleError, RuleOutcome, RuleReport, RuleStep, StepStart,
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     catalog::Catalog,
     facts::{FactAnswer, FactResult, Origin, RuleRequests},
-    rule::RuleName,
+    rule::{PolicyScope, RuleName},
     verdict::{self, ChangedPlaces, FactRecord, RuleRecord},
 };
 
@@ -42,10 +42,16 @@ pub struct RuleRun<'a> {
     knows_secrets: bool,
     review_namespace: &'a str,
     report: Option<RuleReport>,
-    /// The time of its first step.
+    /// The time of its first step, later by as much as it waited for places in the long lane since.
     begun: Option<Instant>,
     /// The time from there to the report.
     took: Duration,
+    /// The time since which it waits for a place in the long lane; `None`: it does not.
+    waits_since: Option<Instant>,
+    /// Its last step was too long to be taken in place.
+    begins_anew: bool,
+    /// Policies of namespaces left it little time for what it waits for.
+    is_held_up: bool,
 }
 
 impl<'a> RuleRun<'a> {
@@ -99,12 +105,20 @@ impl<'a> RuleRun<'a> {
             report: None,
             begun: None,
             took: Duration::ZERO,
+            waits_since: None,
+            begins_anew: false,
+            is_held_up: false,
         }
     }
 
     /// The names of the rule.
     pub(crate) fn name(&self) -> &'a RuleName {
         self.rule.name
+    }
+
+    /// The scope of the rule's policy.
+    pub(crate) fn scope(&self) -> PolicyScope {
+        self.rule.name.scope()
     }
 
     /// Returns whether it can go on: it has not ended, and waits for nothing.
@@ -145,6 +159,46 @@ impl<'a> RuleRun<'a> {
                 requests,
             });
         }
+    }
+
+    /// Returns whether it waits for a place in the long lane.
+    pub(crate) fn waits_for_lane(&self) -> bool {
+        self.waits_since.is_some()
+    }
+
+    /// Returns whether the step that it waits for a place with was tried in place.
+    pub(crate) fn begins_anew(&self) -> bool {
+        self.begins_anew
+    }
+
+    /// Waits for a place in the long lane. `begins_anew`: its last step was too long to be taken in place, and what it came
+    /// to means nothing.
+    pub(crate) fn wait_for_lane(&mut self, begins_anew: bool) {
+        self.waits_since = Some(Instant::now());
+        self.begins_anew = begins_anew;
+    }
+
+    /// Takes the step that it waited for a place with. What the step before came to is dropped here, and so is all but the
+    /// report where the rule ends: it may be many values.
+    pub(crate) fn step_in_lane(&mut self, asker: usize) -> Option<RuleRequests<'a>> {
+        if std::mem::take(&mut self.begins_anew) {
+            self.begin_anew();
+        }
+        if let Some(since) = self.waits_since.take()
+            && let Some(begun) = &mut self.begun
+        {
+            *begun += since.elapsed();
+        }
+        let asked = self.step(asker);
+        if self.report.is_some() {
+            self.evaluation.begin_anew(StepStart::default());
+        }
+        asked
+    }
+
+    /// Returns whether a fact has been handed over to it.
+    pub(crate) fn has_facts(&self) -> bool {
+        !self.origins.is_empty()
     }
 
     /// Returns whether its last step can be [undone](Self::begin_anew). A rule that changes existing objects lets go of
@@ -204,17 +258,40 @@ impl<'a> RuleRun<'a> {
 
     /// Ends the rule in its present state, because its time is over.
     pub(crate) fn end_out_of_time(&mut self) {
-        self.report = Some(self.late());
+        self.end(RuleError::OutOfTime);
     }
 
     /// Ends the rule in any state, since the review has used up its steps.
     pub(crate) fn end_too_costly(&mut self) {
-        self.report = Some(self.ended(RuleError::ReviewTooCostly));
+        self.end(RuleError::ReviewTooCostly);
     }
 
     /// Ends the rule in any state, since reviews of the same owner take all the places that this one may have.
     pub(crate) fn end_crowded_out(&mut self) {
-        self.report = Some(self.ended(RuleError::ReviewsOverPart));
+        self.end(RuleError::ReviewsOverPart);
+    }
+
+    fn end(&mut self, error: RuleError) {
+        self.report = Some(self.ended(error));
+        self.waits_since = None;
+    }
+
+    /// Notes that policies of namespaces left it little time for what it waits for.
+    pub(crate) fn hold_up(&mut self) {
+        self.is_held_up = true;
+    }
+
+    /// Makes the rule too costly for the review if what it waited for came too late, and it was held up.
+    pub(crate) fn settle(&mut self) {
+        if !self.is_held_up {
+            return;
+        }
+        if let Some(report) = &mut self.report
+            && let RuleOutcome::Error(error) = &mut report.outcome
+            && error.code() == ErrorCode::DEADLINE_EXCEEDED
+        {
+            *error = RuleError::ReviewTooCostly;
+        }
     }
 
     fn late(&self) -> RuleReport {

@@ -26,7 +26,7 @@ pub struct RuleRecord {
     pub ignore_errors: bool,
     /// The user gets a warning for a violation in Audit.
     pub warn_on_audit: bool,
-    /// The time from the rule's first step to its report, including the wait for facts.
+    /// The time from the rule's first step to its report, with the wait for facts, and without that for the long lane.
     pub took: std::time::Duration,
     /// The outcome; of a rule that changes the object, without the object that it made.
     pub outcome: RuleOutcome,

@@ -52,9 +52,12 @@ const LAYERED: &[Layered] = &[
             ("rule_run", &["catalog", "facts", "rule", "verdict"]),
             (
                 "review_work",
-                &["facts", "incoming", "off_thread", "rule_run"],
+                &["facts", "incoming", "off_thread", "rule", "rule_run"],
             ),
-            ("drive", &["catalog", "facts", "review_work", "rule_run"]),
+            (
+                "drive",
+                &["catalog", "facts", "review_work", "rule", "rule_run"],
+            ),
             (
                 "decide",
                 &[

@@ -11,6 +11,7 @@ use std::{
 
 use anteroom_engine::judge::{CatalogSnapshot, Judge, RuleJudgement, ScannedPolicy, TIMEOUT};
 use anteroom_model::ObjectKey;
+use anteroom_policy::{RuleError, RuleOutcome};
 use anteroom_view::Object;
 use futures::{StreamExt as _, stream};
 
@@ -149,16 +150,41 @@ impl Tools {
         let policy = self.policies.get(at.ok()?)?.policy()?;
         let mut result = RuleResult::of(policy, &rule, &outcome)?;
         result.set_properties(properties);
-        self.fact_timeout
-            .note(result.is_error(), was_answered, took);
+        if !is_out_of_work(&outcome) {
+            self.fact_timeout
+                .note(result.is_error(), was_answered, took);
+        }
         self.metrics.result(result.outcome);
         Some((key, result))
     }
 }
 
+/// Returns whether a rule ended for want of processors or of their time, which says nothing about its facts.
+fn is_out_of_work(outcome: &RuleOutcome) -> bool {
+    use RuleError::{OutOfTime, ReviewTooCostly, ReviewsOverPart};
+    matches!(
+        outcome,
+        RuleOutcome::Error(OutOfTime | ReviewTooCostly | ReviewsOverPart)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_for_want_of_processors_are_no_facts_that_never_came() {
+        for (error, expected) in [
+            (RuleError::OutOfTime, true),
+            (RuleError::ReviewTooCostly, true),
+            (RuleError::ReviewsOverPart, true),
+            (RuleError::TooManyFacts, false),
+        ] {
+            let outcome = RuleOutcome::Error(error);
+            assert_eq!(is_out_of_work(&outcome), expected, "{outcome:?}");
+        }
+        assert!(!is_out_of_work(&RuleOutcome::Pass));
+    }
 
     #[test]
     fn facts_that_never_come_are_waited_for_with_a_shorter_timeout() {

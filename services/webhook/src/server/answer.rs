@@ -95,14 +95,16 @@ async fn answer_in_span(app: &App, subject: &ReviewSubject, request: Request) ->
         Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
     let begun = Instant::now();
-    // The head of the review borrows from the body, so it needs no memory.
-    let review = match off_thread_if_large(body.len(), || Review::parse(&body)) {
-        Ok(review) => review,
+    // The head of the review borrows from the body, so it needs no memory. The parts of the rest are counted there too.
+    let parsed = off_thread_if_large(body.len(), || {
+        Review::parse(&body).map(|review| (subject.memory(&review, body.len()), review))
+    });
+    let (needed, review) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return refused(app, subject, &error),
     };
     // Only what can be decided on takes memory.
     let owner = review.owner();
-    let needed = subject.memory(&review, body.len());
     let admitted = app.memory.admit(owner, needed, arrived + timeout).await;
     let memory = match admitted {
         Ok(memory) => Some(memory),

@@ -299,6 +299,34 @@ async fn what_takes_long_for_a_small_object_is_done_in_the_long_lane_and_all_els
     }
 }
 
+/// A policy computes for long for each object of its namespace.
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_namespace_are_judged_in_turns_with_those_of_others() {
+    let catalog = compares("Fail", Phase::Validation);
+    let entries = catalog.policies.all().iter().map(|entry| &**entry);
+    let entries: Vec<&CompiledPolicy> = entries.collect();
+    let hosts: Vec<_> = (0..100).map(|at| format!("*.h{at}.example")).collect();
+    let (_now_in, now) = watch::channel(None);
+    let engine = Engine::new(now, Script::default(), Arc::new(NoRecorder));
+    let _places = engine.lane.hold_all(ReviewOwner::of("busy", ""));
+    for (namespace, expected) in [
+        ("busy", ErrorCode::REVIEWS_OVER_PART),
+        ("shop", ErrorCode::DEADLINE_EXCEEDED),
+    ] {
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "namespace": namespace, "name": "a",
+            "kind": { "group": "networking.k8s.io", "version": "v1", "kind": "Ingress" },
+            "object": { "kind": "Ingress", "metadata": { "name": "a" }, "hosts": hosts },
+        }));
+        let (request, timeout) = (request.unwrap(), Duration::from_secs(1));
+        let records = engine.judge(&catalog, &entries, &request, timeout).await;
+        let RuleOutcome::Error(error) = &records[0].outcome else {
+            panic!("{records:?}");
+        };
+        assert_eq!(error.code(), expected, "{namespace}");
+    }
+}
+
 /// Facts that nobody answers: each is given up at its deadline.
 struct NobodyAnswers;
 
@@ -452,7 +480,7 @@ async fn the_comparison_of_a_changed_object_takes_steps_of_the_review() {
         let mut work = ReviewWork::at_once(deadline);
         work.run(|| meter::charge(REVIEW_STEPS_MAX - steps)).await;
         let request = AdmissionRequest::new(request.clone()).unwrap();
-        let changed = engine.change(&catalog, &entries, request, &mut work, deadline);
+        let changed = engine.change(&catalog, &entries, request, &mut work);
         let (records, patch) = changed.await;
         let code = match &records[0].outcome {
             RuleOutcome::Error(error) => Some(error.code().as_str()),

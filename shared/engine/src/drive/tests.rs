@@ -1,5 +1,6 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use anteroom_functions::meter;
 use anteroom_model::{ErrorCode, FactError};
 use anteroom_policy::{AdmissionRequest, Evaluation, Policy, RuleOutcome};
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     incoming::ReviewOwner,
-    review_work::{LongLane, REVIEW_STEPS_MAX},
+    review_work::{LongLane, REVIEW_STEPS_MAX, SHORT_STEPS_MAX},
     rule::RuleName,
     rule_run::NamedRule,
     testing::Script,
@@ -17,6 +18,26 @@ use crate::{
 /// A policy with a rule for each list of variables: it denies where the last one is `bad`. Each variable after the
 /// first is an API call whose path names the one before it.
 fn policy(rules: &[(&str, &[&str])]) -> Policy {
+    of_manifest(&json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+        "spec": { "rules": rules_of(rules) },
+    }))
+}
+
+/// The same in the namespace of the request.
+fn policy_of_namespace(rules: &[(&str, &[&str])]) -> Policy {
+    of_manifest(&json!({
+        "apiVersion": "kyverno.io/v1", "kind": "Policy",
+        "metadata": { "name": "p", "namespace": "shop" },
+        "spec": { "rules": rules_of(rules) },
+    }))
+}
+
+fn of_manifest(manifest: &Value) -> Policy {
+    anteroom_policy::compile(manifest).unwrap()
+}
+
+fn rules_of(rules: &[(&str, &[&str])]) -> Vec<Value> {
     let rule = |(name, variables): &(&str, &[&str])| {
         let entry = |(at, variable): (usize, &&str)| match at.checked_sub(1) {
             None => json!({ "name": variable, "cachedContextEntry": { "name": "e" } }),
@@ -35,38 +56,64 @@ fn policy(rules: &[(&str, &[&str])]) -> Policy {
             "validate": { "message": "no", "deny": { "conditions": { "all": [condition] } } },
         })
     };
-    let rules: Vec<Value> = rules.iter().map(rule).collect();
-    anteroom_policy::compile(&json!({
-        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
-        "spec": { "rules": rules },
-    }))
-    .unwrap()
+    rules.iter().map(rule).collect()
 }
 
 fn request() -> AdmissionRequest {
     AdmissionRequest::new(json!({
         "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
-        "object": { "apiVersion": "v1", "kind": "ConfigMap" },
+        "namespace": "shop",
+        "object": { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": "shop" } },
     }))
     .unwrap()
 }
 
 /// Drives all rules; their outcomes, and the milliseconds that it took.
 async fn run(policy: &Policy, script: &Script) -> (Vec<RuleOutcome>, u128) {
-    let (request, catalog, begun) = (request(), Catalog::default(), Instant::now());
-    let rules = policy.rules().iter();
-    let names: Vec<_> = rules
-        .map(|rule| Arc::new(RuleName::of(policy, rule)))
-        .collect();
-    let named = policy.rules().iter().zip(&names);
-    let run = |(rule, name)| RuleRun::new(NamedRule { policy, rule, name }, &request, &catalog);
-    let mut runs: Vec<_> = named.map(run).collect();
-    let deadline = begun + std::time::Duration::from_secs(10);
     let lane = LongLane::new();
-    let mut work = ReviewWork::new(&lane, ReviewOwner::default(), 0, deadline);
-    drive(script, &catalog, &mut runs, &mut work, deadline).await;
+    run_within(&mut work(&lane), &[policy], script).await
+}
+
+/// The work of a review that has ten seconds.
+fn work(lane: &LongLane) -> ReviewWork<'_> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    ReviewWork::new(lane, ReviewOwner::default(), 0, deadline)
+}
+
+/// Drives the rules of these policies. Those whose name begins with `long` took long before.
+async fn run_within(
+    work: &mut ReviewWork<'_>,
+    policies: &[&Policy],
+    script: &Script,
+) -> (Vec<RuleOutcome>, u128) {
+    let (request, catalog, begun) = (request(), Catalog::default(), Instant::now());
+    let mut named = Vec::new();
+    for policy in policies {
+        for rule in policy.rules() {
+            let name = Arc::new(RuleName::of(policy, rule));
+            if rule.name().starts_with("long") {
+                name.work.took(SHORT_STEPS_MAX + 1);
+            }
+            named.push((policy, rule, name));
+        }
+    }
+    let mut runs = Vec::new();
+    for (policy, rule, name) in &named {
+        let rule = NamedRule { policy, rule, name };
+        runs.push(RuleRun::new(rule, &request, &catalog));
+    }
+    let deadline = work.deadline_of(PolicyScope::Cluster);
+    drive(script, &catalog, &mut runs, work, deadline).await;
     let outcomes = runs.into_iter().map(|run| run.into_report().outcome);
     (outcomes.collect(), begun.elapsed().as_millis())
+}
+
+/// The code of an outcome that is an error.
+fn code(outcome: &RuleOutcome) -> Option<ErrorCode> {
+    match outcome {
+        RuleOutcome::Error(error) => Some(error.code()),
+        _ => None,
+    }
 }
 
 fn failed() -> RuleOutcome {
@@ -156,4 +203,95 @@ fn rule_that_took_long_needs_no_runtime_where_nothing_is_waited_for() {
         .with("a", 0, Ok(json!("b")))
         .with("c", 0, Ok(json!("bad")));
     assert_eq!(at_once(&["a", "c"], REVIEW_STEPS_MAX, &script), failed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_fact_waits_for_a_rule_that_waits_for_the_long_lane() {
+    let policy = policy(&[("long", &["l"]), ("short", &["s", "t"])]);
+    let script = Script::default()
+        .with("s", 10, Ok(json!("a")))
+        .with("t", 10, Ok(json!("bad")));
+    let lane = LongLane::new();
+    let _places = lane.hold_all(ReviewOwner::of("other", ""));
+    let (outcomes, took_ms) = run_within(&mut work(&lane), &[&policy], &script).await;
+    assert_eq!(script.asked(), [["short.s"], ["short.t"]]);
+    assert_eq!(code(&outcomes[0]), Some(ErrorCode::DEADLINE_EXCEEDED));
+    assert_eq!(outcomes[1], failed());
+    assert_eq!(took_ms, 10_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_in_the_long_lane_is_for_rules_of_the_cluster_first() {
+    let of_namespace = policy_of_namespace(&[("long-1", &["n"])]);
+    let of_cluster = policy(&[("long-2", &["c"])]);
+    let script = Script::default()
+        .with("n", 10, Ok(json!("bad")))
+        .with("c", 10, Ok(json!("bad")));
+    let lane = LongLane::new();
+    let places = lane.hold_all(ReviewOwner::of("other", ""));
+    let free = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(places);
+    };
+    let (mut work, policies) = (work(&lane), [&of_namespace, &of_cluster]);
+    let running = run_within(&mut work, &policies, &script);
+    let ((outcomes, _), ()) = tokio::join!(running, free);
+    assert_eq!(outcomes, [failed(), failed()]);
+    assert_eq!(script.asked(), [["long-2.c"], ["long-1.n"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_of_namespaces_wait_for_the_long_lane_for_half_of_the_time() {
+    let of_namespace = policy_of_namespace(&[("long", &["n"])]);
+    let of_cluster = policy(&[("short", &["c"])]);
+    let script = Script::default().with("c", 10, Ok(json!("bad")));
+    for (owner, expected) in [
+        (ReviewOwner::of("other", ""), ErrorCode::DEADLINE_EXCEEDED),
+        (ReviewOwner::default(), ErrorCode::REVIEWS_OVER_PART),
+    ] {
+        let lane = LongLane::new();
+        let _places = lane.hold_all(owner);
+        let mut work = work(&lane);
+        work.share_time(true);
+        let policies = [&of_cluster, &of_namespace];
+        let (outcomes, took_ms) = run_within(&mut work, &policies, &script).await;
+        assert_eq!(outcomes[0], failed());
+        assert_eq!(code(&outcomes[1]), Some(expected));
+        assert_eq!(took_ms, 5_000);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_takes_long_is_not_begun_when_the_time_is_over() {
+    let policy = policy(&[("long", &["l"]), ("short", &["s"])]);
+    let script = Script::default()
+        .with("l", 0, Ok(json!("bad")))
+        .with("s", 0, Ok(json!("bad")));
+    let lane = LongLane::new();
+    let mut work = ReviewWork::new(&lane, ReviewOwner::default(), 0, Instant::now());
+    let (outcomes, _) = run_within(&mut work, &[&policy], &script).await;
+    assert_eq!(code(&outcomes[0]), Some(ErrorCode::DEADLINE_EXCEEDED));
+    assert_eq!(outcomes[1], failed());
+    assert_eq!(script.asked(), [["short.s"]]);
+}
+
+/// Work for a policy of a namespace waits for a place until little time is left. What the rule of the cluster asks for then
+/// comes too late.
+#[tokio::test(start_paused = true)]
+async fn a_fact_that_is_late_because_of_policies_of_namespaces_is_an_error_of_the_review() {
+    let late = || Err(FactError::DeadlineExceeded { deadline_ms: 1 });
+    for (scope, expected) in [
+        (PolicyScope::Cluster, ErrorCode::DEADLINE_EXCEEDED),
+        (PolicyScope::Namespace, ErrorCode::REVIEW_TOO_COSTLY),
+    ] {
+        let policy = policy(&[("r", &["v"])]);
+        let script = Script::default().with("v", 0, late());
+        let lane = LongLane::new();
+        let _places = lane.hold_all(ReviewOwner::of("other", ""));
+        let mut work = work(&lane);
+        let long = || meter::charge(SHORT_STEPS_MAX);
+        assert_eq!(work.run_for(scope, long).await, None);
+        let (outcomes, _) = run_within(&mut work, &[&policy], &script).await;
+        assert_eq!(code(&outcomes[0]), Some(expected), "{scope:?}");
+    }
 }
