@@ -39,11 +39,13 @@ use crate::{
 use held::HeldRequest;
 use memory::TRIGGERS_MAX;
 pub use worker::Worker;
+use worker::{QUEUE_FULL, TOO_LARGE};
 
 /// The user that writes changes until a watcher has said its user, as in the manifests.
 const WATCHER_USER_DEFAULT: &str = "system:serviceaccount:anteroom:anteroom-watcher";
 
-/// The longest time for which the answer to a DELETE waits until the object is read.
+/// The longest time for which the answer to a DELETE waits until the object is read, and before that for a place to find
+/// out which rules it triggers.
 const WITNESS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A trigger that waits or is worked on.
@@ -102,14 +104,15 @@ impl MutateExisting {
         told.unwrap_or(WATCHER_USER_DEFAULT) == user
     }
 
-    /// Queues the rules that a request may trigger. A trigger for which its owner has no memory is dropped,
-    /// and an Event reports the loss. Only the read of an object that a DELETE is about is waited for.
+    /// Queues the rules that a request may trigger. A trigger for which its owner has no memory, or that takes more than
+    /// there is, is dropped, and an Event reports the loss. Only the read of an object that a DELETE is about is waited for.
     pub async fn hand_over(&self, mut triggered: Triggered, deadline: Instant) {
         if triggered.by_manager && self.is_own(triggered.request.username()) {
             triggered.rules.retain(|(_, by_own)| *by_own);
         }
-        self.worker.rule_out(&mut triggered);
-        let until = deadline.min(Instant::now() + WITNESS_TIMEOUT);
+        let soon = || deadline.min(Instant::now() + WITNESS_TIMEOUT);
+        self.worker.rule_out(&mut triggered, soon()).await;
+        let until = soon();
         self.worker.read_before_delete(&mut triggered, until).await;
         let is_large = triggered.request.is_large();
         if triggered.rules.is_empty() {
@@ -122,8 +125,11 @@ impl MutateExisting {
             ..
         } = triggered;
         let request = off_thread_if(is_large, || HeldRequest::of(request, owner));
+        if !memory::fits(request.parsed_bytes()) {
+            return self.worker.dropped(&request, &rules, TOO_LARGE);
+        }
         let Ok(memory) = self.worker.memory().try_hold(&request, rules.len()) else {
-            return self.worker.dropped(&request, &rules);
+            return self.worker.dropped(&request, &rules, QUEUE_FULL);
         };
         let job = Job {
             request,
@@ -131,7 +137,7 @@ impl MutateExisting {
             _memory: memory,
         };
         if let Err(Full(job) | Closed(job)) = self.queue.try_send(job) {
-            self.worker.dropped(&job.request, &job.rules);
+            self.worker.dropped(&job.request, &job.rules, QUEUE_FULL);
         }
     }
 }

@@ -3,10 +3,14 @@
 
 use anteroom_functions::meter;
 use anteroom_policy::{AdmissionRequest, ChangedObject, FactSubject, RuleOutcome, RuleReport};
-use anteroom_runtime::fair_quota::FairPermit;
 use tokio::time::{Duration, Instant};
 
-use super::{TIMEOUT, attempt::TriggerSource, forbidden::ForbiddenTargets, memory::PartTurns};
+use super::{
+    TIMEOUT,
+    attempt::TriggerSource,
+    forbidden::ForbiddenTargets,
+    memory::{PartTurn, PartTurns},
+};
 use crate::{
     catalog::Catalog,
     decide::Engine,
@@ -33,7 +37,7 @@ pub(super) struct TriggeredChange<'a, F> {
     asked: Option<RuleRequests<'a>>,
     owner: ReviewOwner,
     turns: &'a PartTurns,
-    turn: Option<FairPermit<ReviewOwner>>,
+    turn: Option<PartTurn>,
     /// A part was read, and is held in its turn.
     has_read: bool,
     begun: Instant,
@@ -49,7 +53,7 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
         request: &'a AdmissionRequest,
         source: TriggerSource,
         turns: &'a PartTurns,
-        (owner, turn): (ReviewOwner, FairPermit<ReviewOwner>),
+        (owner, turn): (ReviewOwner, PartTurn),
     ) -> Option<Self> {
         let named = named_rule(catalog, name)?;
         let name = named.name;
@@ -171,7 +175,8 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
 }
 
 /// Returns whether the rule does not match the request, or its preconditions exclude it. This uses only facts that
-/// are known before any read, and takes its steps from `steps_left`.
+/// are known before any read, and takes its steps from `steps_left`. Where none are left, a rule that is not ruled out
+/// may be with more of them.
 pub(super) fn is_ruled_out(
     catalog: &Catalog,
     name: &RuleName,

@@ -1,11 +1,8 @@
 //! The request of a trigger, as it is kept between attempts: with its objects as text. Pure.
 
-use std::{
-    io::{self, Write},
-    marker::PhantomData,
-};
+use std::marker::PhantomData;
 
-use anteroom_functions::json::{self, JsonError};
+use anteroom_functions::json::{self, JsonError, parsed_bytes_max};
 use anteroom_policy::AdmissionRequest;
 use serde_json::Value;
 
@@ -22,17 +19,20 @@ pub(super) struct HeldRequest {
     /// The request without its objects.
     pub(super) rest: AdmissionRequest,
     objects: Box<[u8]>,
+    parsed_bytes: u64,
 }
 
 impl HeldRequest {
     /// Writes the request's objects as text.
     pub(super) fn of(mut request: AdmissionRequest, owner: ReviewOwner) -> Self {
         let objects = serde_json::to_vec(&request.take_objects());
+        // JSON can always be written. No text would be an error of every attempt.
+        let objects = objects.unwrap_or_default();
         Self {
             owner,
             rest: request,
-            // JSON can always be written. No text would be an error of every attempt.
-            objects: objects.unwrap_or_default().into(),
+            parsed_bytes: parsed_bytes_max(&objects),
+            objects: objects.into(),
         }
     }
 
@@ -51,29 +51,19 @@ impl HeldRequest {
     pub(super) fn text_bytes(&self) -> usize {
         self.objects.len()
     }
+
+    /// Returns the most memory that the objects take once they are parsed.
+    pub(super) fn parsed_bytes(&self) -> u64 {
+        self.parsed_bytes
+    }
 }
 
-/// Returns the length that the text of a request's objects would have.
-pub(super) fn text_bytes(request: &AdmissionRequest) -> usize {
-    let mut written = WrittenBytes(0);
+/// Returns the most memory that a request's objects take.
+pub(super) fn parsed_bytes(request: &AdmissionRequest) -> u64 {
     let objects = [request.object(), request.old_object()];
-    match serde_json::to_writer(&mut written, &objects) {
-        Ok(()) => written.0,
-        Err(_) => usize::MAX,
-    }
-}
-
-/// A count of the bytes that are written to it.
-struct WrittenBytes(usize);
-
-impl Write for WrittenBytes {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    match serde_json::to_vec(&objects) {
+        Ok(text) => parsed_bytes_max(&text),
+        Err(_) => u64::MAX,
     }
 }
 
@@ -105,7 +95,7 @@ mod tests {
             }
             let request = AdmissionRequest::new(request).unwrap();
             let held = HeldRequest::of(request.clone(), ReviewOwner::default());
-            assert_eq!(held.text_bytes(), text_bytes(&request), "{operation}");
+            assert_eq!(held.parsed_bytes(), parsed_bytes(&request), "{operation}");
             assert!(held.rest.object().or(held.rest.old_object()).is_none());
             assert_eq!(held.rest.name(), "x");
             let read = held.request().unwrap();

@@ -1,7 +1,8 @@
 //! The memory of triggers: of those that wait, and of those that are worked on.
 //!
-//! A trigger waits as text. Each attempt parses it anew, in memory that is taken until the attempt ends. Small triggers
-//! have a reserve of their own, so that none of them waits for a large one.
+//! A trigger waits as text. Each attempt parses it anew, in memory that is taken until the attempt ends, by the parts of the
+//! text. A trigger that takes more than all memory is dropped. Small triggers have a reserve of their own, so that none
+//! of them waits for a large one.
 //!
 //! The owners of the requests share each kind of memory fairly, so none of them takes what the others need.
 
@@ -22,22 +23,20 @@ const WAITING_BYTES_MAX: u64 = MEMORY_BYTES_MAX / 4;
 /// The part of the memory for attempts of small triggers.
 const SMALL_BYTES_MAX: u64 = MEMORY_BYTES_MAX / 4;
 
-/// The part of the memory for attempts of large triggers.
+/// The part of the memory for attempts of large triggers: the most that an attempt takes.
 const LARGE_BYTES_MAX: u64 = MEMORY_BYTES_MAX - WAITING_BYTES_MAX - SMALL_BYTES_MAX;
 
 /// The most triggers that wait or are worked on: so many with one rule find room.
 pub(super) const TRIGGERS_MAX: usize = 1_024;
 
-/// The memory of a parsed trigger for each byte of its text. Lists of small objects take more.
-const PARSED_BYTES_PER_BYTE: u64 = 32;
-
 /// Memory that a trigger takes while it waits, beside its text, and each of its rules.
 const PART_BYTES: u64 = WAITING_BYTES_MAX / TRIGGERS_MAX as u64 / 2;
 
-/// Memory that every attempt takes: 256 small ones find room at once.
+/// Memory that every attempt takes beside its objects: 256 small ones find room at once. It has room for the fields that the
+/// API server adds to an object that it stores.
 const ATTEMPT_BYTES_MIN: u64 = SMALL_BYTES_MAX / 256;
 
-/// Memory above which an attempt takes the memory of large ones: that of a text of about 60 KB.
+/// Memory above which an attempt takes the memory of large ones.
 const SMALL_ATTEMPT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// The longest wait of an attempt for its memory.
@@ -47,7 +46,11 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 /// in a part, so these take 16 MiB parsed. Only an object that is larger is a larger part, alone.
 const PARTS_MAX: u64 = 2;
 
-/// The turns of attempts, each to hold one part of a list. An owner has all but one of them, in which others go on.
+/// A turn of an attempt, until it is dropped.
+pub(super) type PartTurn = FairPermit<ReviewOwner>;
+
+/// The turns of attempts, each to hold one part of a list, or the object that triggers the rule as it was looked up. What
+/// may take long is evaluated in a turn too. An owner has all but one of them, in which others go on.
 #[derive(Debug)]
 pub(super) struct PartTurns(Arc<FairQuota<ReviewOwner>>);
 
@@ -60,10 +63,7 @@ impl PartTurns {
     ///
     /// # Errors
     /// The owner had none for an hour.
-    pub(super) async fn take(
-        &self,
-        owner: ReviewOwner,
-    ) -> Result<FairPermit<ReviewOwner>, QuotaFull> {
+    pub(super) async fn take(&self, owner: ReviewOwner) -> Result<PartTurn, QuotaFull> {
         self.0.take(owner, 1, Instant::now() + PATIENCE).await
     }
 }
@@ -99,21 +99,27 @@ impl TriggerMemory {
         self.waiting.try_take(request.owner, bytes)
     }
 
-    /// Waits for the memory of an attempt with so many bytes of text.
+    /// Waits for the memory of an attempt whose objects take so many bytes, for which [there can be some](fits).
     ///
     /// # Errors
     /// Its owner had none for an hour.
     pub(super) async fn take(
         &self,
         owner: ReviewOwner,
-        text_bytes: usize,
+        parsed_bytes: u64,
     ) -> Result<FairPermit<ReviewOwner>, QuotaFull> {
-        let bytes = attempt_bytes(text_bytes);
+        let bytes = attempt_bytes(parsed_bytes);
         let pool = match bytes <= SMALL_ATTEMPT_BYTES_MAX {
             true => &self.small,
             false => &self.large,
         };
         pool.take(owner, bytes, Instant::now() + PATIENCE).await
+    }
+
+    /// Takes all memory of large attempts for an owner.
+    #[cfg(test)]
+    pub(super) fn hold_large(&self, owner: ReviewOwner) -> FairPermit<ReviewOwner> {
+        self.large.try_take(owner, self.large.units_max()).unwrap()
     }
 
     /// Returns whether nobody holds any of it.
@@ -125,20 +131,19 @@ impl TriggerMemory {
     }
 }
 
-/// Returns whether the memory of an attempt with `taken_for` bytes of text is enough for so many. The API server adds some
-/// fields to each object that it stores, so two KiB more are.
-pub(super) fn is_enough(text_bytes: usize, taken_for: usize) -> bool {
-    parsed_bytes(text_bytes).min(LARGE_BYTES_MAX) <= attempt_bytes(taken_for)
+/// Returns whether there can be memory for an attempt whose objects take so many bytes.
+pub(super) fn fits(parsed_bytes: u64) -> bool {
+    attempt_bytes(parsed_bytes) <= LARGE_BYTES_MAX
 }
 
-/// Returns the memory of an attempt with so many bytes of text. An attempt that needs more than all memory takes all.
-fn attempt_bytes(text_bytes: usize) -> u64 {
-    let bytes = parsed_bytes(text_bytes).saturating_add(ATTEMPT_BYTES_MIN);
-    bytes.min(LARGE_BYTES_MAX)
+/// Returns whether the memory of an attempt whose objects take `taken_for` bytes is enough for objects of so many.
+pub(super) fn is_enough(parsed_bytes: u64, taken_for: u64) -> bool {
+    parsed_bytes <= attempt_bytes(taken_for)
 }
 
-fn parsed_bytes(text_bytes: usize) -> u64 {
-    (text_bytes as u64).saturating_mul(PARSED_BYTES_PER_BYTE)
+/// Returns the memory of an attempt whose objects take so many bytes.
+fn attempt_bytes(parsed_bytes: u64) -> u64 {
+    parsed_bytes.saturating_add(ATTEMPT_BYTES_MIN)
 }
 
 #[cfg(test)]
@@ -184,20 +189,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_takes_32_times_its_text_and_a_small_one_waits_for_no_large_one() {
-        assert_eq!(attempt_bytes(100_000), 3_200_000 + ATTEMPT_BYTES_MIN);
-        assert_eq!(attempt_bytes(usize::MAX), LARGE_BYTES_MAX);
-        assert!(is_enough(102_000, 100_000) && !is_enough(103_000, 100_000));
-        assert!(is_enough(usize::MAX, 2_000_000));
+    async fn a_small_attempt_waits_for_no_large_one() {
+        const MIB: u64 = 1024 * 1024;
         let memory = TriggerMemory::new();
         let [a, b] = ["a", "b"].map(|name| ReviewOwner::of(name, ""));
-        let large = memory.take(a, 3 * 1024 * 1024).await.unwrap();
-        assert!(memory.take(b, 100_000).now_or_never().is_none());
+        let large = memory.take(a, 30 * MIB).await.unwrap();
+        assert!(memory.take(b, 3 * MIB).now_or_never().is_none());
         let small: Vec<_> = std::iter::from_fn(|| memory.take(a, 0).now_or_never()?.ok()).collect();
         assert!((128..256).contains(&small.len()), "{}", small.len());
-        assert!(memory.take(b, 50_000).now_or_never().is_some());
+        assert!(memory.take(b, MIB).now_or_never().is_some());
         drop(large);
-        assert!(memory.take(b, 100_000).now_or_never().is_some());
+        assert!(memory.take(b, 3 * MIB).now_or_never().is_some());
+    }
+
+    #[test]
+    fn an_attempt_takes_the_memory_of_its_objects_and_little_more() {
+        let much = LARGE_BYTES_MAX - ATTEMPT_BYTES_MIN;
+        assert!(fits(much) && !fits(much + 1) && !fits(u64::MAX));
+        let more = 100_000 + ATTEMPT_BYTES_MIN;
+        assert!(is_enough(more, 100_000) && !is_enough(more + 1, 100_000));
     }
 
     #[tokio::test(start_paused = true)]

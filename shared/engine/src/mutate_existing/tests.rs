@@ -129,6 +129,29 @@ async fn a_request_that_the_rule_does_not_match_takes_no_memory_of_triggers() {
     assert!(!queue.existing.worker.memory().is_free());
 }
 
+/// Data whose values take a hundred times the bytes of their text.
+fn of_many_values(values: usize) -> Value {
+    json!({"a": "real", "b": vec![json!({"c": 1}); values]})
+}
+
+/// A request of that size, and one whose object has that size by the time when it is looked up.
+#[tokio::test(start_paused = true)]
+async fn a_trigger_that_takes_more_memory_than_there_is_is_dropped() {
+    let queue = Queue::new(|_| {
+        let huge = config("shop", &of_many_values(50_000));
+        Some((0, Ok(json!({"items": [huge]}))))
+    });
+    let queue = queue.await;
+    let huge = creation("ConfigMap", "shop", &of_many_values(50_000));
+    queue.hand_over(huge).await;
+    assert_eq!(queue.counts.of("dropped"), 1);
+    let small = creation("ConfigMap", "shop", &json!({"a": "said"}));
+    queue.hand_over(small).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(queue.counts.of("failed"), 1);
+    assert!(queue.existing.worker.memory().is_free());
+}
+
 /// A small request of an object that is large by the time when it is looked up.
 #[tokio::test(start_paused = true)]
 async fn a_trigger_whose_object_grew_waits_for_the_memory_of_a_large_one() {
@@ -136,14 +159,14 @@ async fn a_trigger_whose_object_grew_waits_for_the_memory_of_a_large_one() {
     let say = watcher(Arc::clone(&written));
     let queue = Queue::new(move |call| match call {
         LiveCall::Existing { objects } if objects.target.is_none() => {
-            let large = json!({"a": "x".repeat(100_000)});
-            Some((0, Ok(json!({"items": [config("shop", &large)]}))))
+            let large = config("shop", &of_many_values(5_000));
+            Some((0, Ok(json!({"items": [large]}))))
         }
         call => say(call),
     });
     let queue = queue.await;
     let memory = queue.existing.worker.memory();
-    let all = memory.take(ReviewOwner::of("other", ""), usize::MAX).await;
+    let all = memory.hold_large(ReviewOwner::of("other", ""));
     let small = creation("ConfigMap", "shop", &json!({"a": "said"}));
     queue.hand_over(small).await;
     tokio::time::sleep(Duration::from_secs(60)).await;

@@ -15,7 +15,7 @@ use super::{
     change::{TriggeredChange, is_ruled_out, is_unchanged},
     forbidden::{ForbiddenTargets, TargetNamespace},
     held::{self, HeldRequest},
-    memory::{PartTurns, TriggerMemory, is_enough},
+    memory::{self, PartTurn, PartTurns, TriggerMemory, is_enough},
     trigger::{self, TriggerEffect},
     written::{self, WrittenBefore},
 };
@@ -38,6 +38,13 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The longest time for looking up a trigger.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The reason why a trigger that finds no room is dropped.
+pub(super) const QUEUE_FULL: &str = "the queue of triggers is full: existing objects were not read";
+
+/// The reason why a trigger that can never find room is dropped.
+pub(super) const TOO_LARGE: &str = "the object that triggers the rule takes more memory than there is for triggers: \
+     existing objects were not read";
 
 /// The most steps for all rules that a deletion triggers together, before the deletion is answered. Rules that need
 /// more steps stay candidates, and one look-up serves all of them.
@@ -120,7 +127,8 @@ impl Worker {
                 }
                 Trigger::Existing(request) => {
                     let owner = ReviewOwner::of(request.namespace(), request.username());
-                    Box::pin(self.attempt(rule, request, (owner, source), &mut earlier)).await
+                    let attempt = self.attempt(rule, request, (owner, source), None, &mut earlier);
+                    Box::pin(attempt).await
                 }
             };
             self.recorder.mutate_existing(match &came {
@@ -154,10 +162,13 @@ impl Worker {
         earlier: &mut WrittenBefore,
     ) -> AttemptOutcome {
         let known = stored.as_ref().map(|(known, _)| known);
-        let mut text_bytes = known.unwrap_or(held).text_bytes();
+        let mut parsed_bytes = known.unwrap_or(held).parsed_bytes();
         // Ends: each round takes more memory than the one before, up to all.
         loop {
-            let Ok(_memory) = self.memory.take(held.owner, text_bytes).await else {
+            if !memory::fits(parsed_bytes) {
+                return AttemptOutcome::Failed(TOO_LARGE.to_owned());
+            }
+            let Ok(_memory) = self.memory.take(held.owner, parsed_bytes).await else {
                 let why = "other triggers take all the memory for attempts";
                 return AttemptOutcome::Unavailable(why.to_owned());
             };
@@ -165,20 +176,23 @@ impl Worker {
                 Ok(request) => request,
                 Err(error) => return AttemptOutcome::Failed(error.to_string()),
             };
+            let mut turn = None;
             if known.is_none() {
-                request = match self.look_up(rule, request, attempts).await {
-                    Ok(request) => request,
+                let looked_up = self.look_up(rule, request, held.owner, attempts).await;
+                let (found, of_look_up) = match looked_up {
+                    Ok(looked_up) => looked_up,
                     Err(came) => return came,
                 };
-                let stored_bytes = held::text_bytes(&request);
-                if !is_enough(stored_bytes, text_bytes) {
+                let found_bytes = off_thread(|| held::parsed_bytes(&found));
+                if !is_enough(found_bytes, parsed_bytes) {
                     // The object has grown since the request.
-                    text_bytes = stored_bytes;
+                    parsed_bytes = found_bytes;
                     continue;
                 }
+                (request, turn) = (found, Some(of_look_up));
             }
             let source = (held.owner, TriggerSource::Request);
-            let came = self.attempt(rule, &request, source, earlier).await;
+            let came = self.attempt(rule, &request, source, turn, earlier).await;
             let is_retried = matches!(
                 came,
                 AttemptOutcome::Conflict | AttemptOutcome::Unavailable(_)
@@ -192,55 +206,83 @@ impl Worker {
         }
     }
 
-    /// Returns the request as it took effect. The object is not looked up for a rule that does not match the request.
+    /// Returns the request as it took effect, in a turn. The object is not looked up for a rule that does not match the
+    /// request. To find that out takes few steps, or a turn.
     async fn look_up(
         &self,
         rule: &RuleName,
         request: AdmissionRequest,
+        owner: ReviewOwner,
         attempts: u32,
-    ) -> Result<AdmissionRequest, AttemptOutcome> {
-        if let Some(catalog) = self.engine.catalog()
-            && off_thread(|| is_ruled_out(&catalog, rule, &request, &mut REVIEW_STEPS_MAX.clone()))
-        {
+    ) -> Result<(AdmissionRequest, PartTurn), AttemptOutcome> {
+        let catalog = self.engine.catalog();
+        let is_out = |steps_left: &mut u64| {
+            let catalog = catalog.as_ref();
+            catalog.is_some_and(|catalog| is_ruled_out(catalog, rule, &request, steps_left))
+        };
+        let mut steps_left = SHORT_STEPS_MAX;
+        if is_out(&mut steps_left) {
+            return Err(AttemptOutcome::NotMatched);
+        }
+        let turn = self.turn(owner).await?;
+        if steps_left == 0 && off_thread(|| is_out(&mut REVIEW_STEPS_MAX.clone())) {
             return Err(AttemptOutcome::NotMatched);
         }
         let deadline = Instant::now() + LOOK_UP_TIMEOUT;
         let found = trigger::look_up(self.engine.facts(), &rule.reader, &request, deadline);
         match found.await.map(|stored| trigger::effect(&request, stored)) {
-            Ok(TriggerEffect::Stored(request)) => Ok(*request),
+            Ok(TriggerEffect::Stored(request)) => Ok((*request, turn)),
             // After so many looks, the request counts as a request that changed nothing.
-            Ok(TriggerEffect::Unchanged(request)) if attempts >= LOOKS_MAX => Ok(*request),
+            Ok(TriggerEffect::Unchanged(request)) if attempts >= LOOKS_MAX => Ok((*request, turn)),
             Ok(TriggerEffect::Unchanged(_) | TriggerEffect::NotStored) => {
                 Err(AttemptOutcome::NotStored)
             }
             Err(error) => match AttemptOutcome::of_look_up(&error) {
-                AttemptOutcome::Failed(_) if self.trusts_reviews => Ok(request),
+                AttemptOutcome::Failed(_) if self.trusts_reviews => Ok((request, turn)),
                 came => Err(came),
             },
         }
     }
 
+    /// Waits for a turn of the owner.
+    async fn turn(&self, owner: ReviewOwner) -> Result<PartTurn, AttemptOutcome> {
+        let turn = self.turns.take(owner).await;
+        turn.map_err(|_| AttemptOutcome::Unavailable("other triggers take all turns".to_owned()))
+    }
+
     /// Leaves out the rules that do not match a request, so that nothing is kept or read for them. The answer waits for
-    /// it, so rules that need many steps stay candidates.
-    pub(super) fn rule_out(&self, triggered: &mut Triggered) {
+    /// it, so rules that need many steps stay candidates. The object of a deletion is read before the answer, so a deletion
+    /// takes more steps, if the long lane has a place for it before `place_until`.
+    pub(super) async fn rule_out(&self, triggered: &mut Triggered, place_until: Instant) {
         let Some(catalog) = self.engine.catalog() else {
             return;
         };
         let is_read_first = self.is_read_before_answer(&triggered.request);
-        let (request, rules) = (&triggered.request, &mut triggered.rules);
-        let mut within = |mut steps_left| {
-            rules.retain(|(rule, _)| {
-                let is_ruled_out = is_ruled_out(&catalog, rule, request, &mut steps_left);
-                if is_ruled_out {
-                    self.recorder.mutate_existing("not-matched");
-                }
-                !is_ruled_out
-            });
-        };
-        match is_read_first {
-            true => off_thread(|| within(DELETION_STEPS_MAX)),
-            false => within(SHORT_STEPS_MAX),
+        if self.rule_out_within(SHORT_STEPS_MAX, &catalog, triggered) || !is_read_first {
+            return;
         }
+        let owner = triggered.owner;
+        let work = || self.rule_out_within(DELETION_STEPS_MAX, &catalog, triggered);
+        // Without a place, they stay candidates.
+        let _ = Box::pin(self.engine.run_long(owner, place_until, work)).await;
+    }
+
+    /// Leaves out the rules that so many steps show not to match. Returns whether these were enough for all rules.
+    fn rule_out_within(
+        &self,
+        mut steps_left: u64,
+        catalog: &Catalog,
+        triggered: &mut Triggered,
+    ) -> bool {
+        let Triggered { request, rules, .. } = triggered;
+        rules.retain(|(rule, _)| {
+            let is_ruled_out = is_ruled_out(catalog, rule, request, &mut steps_left);
+            if is_ruled_out {
+                self.recorder.mutate_existing("not-matched");
+            }
+            !is_ruled_out
+        });
+        steps_left > 0
     }
 
     /// Returns whether the object of a request is read before the request is answered.
@@ -288,11 +330,16 @@ impl Worker {
         rule: &RuleName,
         request: &AdmissionRequest,
         (owner, source): (ReviewOwner, TriggerSource),
+        turn: Option<PartTurn>,
         earlier: &mut WrittenBefore,
     ) -> AttemptOutcome {
         // While it waits its time does not pass, and what the policies say may become something else.
-        let Ok(turn) = self.turns.take(owner).await else {
-            return AttemptOutcome::Unavailable("other triggers take all turns".to_owned());
+        let turn = match turn {
+            Some(turn) => turn,
+            None => match self.turn(owner).await {
+                Ok(turn) => turn,
+                Err(came) => return came,
+            },
         };
         let Some(catalog) = self.engine.catalog() else {
             return AttemptOutcome::Unavailable("the policies have not been read yet".to_owned());
@@ -373,10 +420,14 @@ impl Worker {
     }
 
     /// Reports a trigger that was dropped.
-    pub(super) fn dropped(&self, request: &HeldRequest, rules: &[(Arc<RuleName>, bool)]) {
+    pub(super) fn dropped(
+        &self,
+        request: &HeldRequest,
+        rules: &[(Arc<RuleName>, bool)],
+        reason: &str,
+    ) {
         for (rule, _) in rules {
             self.recorder.mutate_existing("dropped");
-            let reason = "the queue of triggers is full: existing objects were not read";
             self.failed(rule, &request.rest, reason);
         }
     }

@@ -1,4 +1,5 @@
 mod in_cel;
+mod turns;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,12 +31,17 @@ pub(in crate::mutate_existing) struct World {
 
 /// A catalog with the policy `p`, whose one rule writes `value` to the Pods of these targets.
 fn catalog(value: &str, targets: &[Value]) -> Arc<Catalog> {
+    catalog_of(&json!({
+        "name": "r", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+        "mutate": {"targets": targets, "patchStrategicMerge": {"spec": {"a": value}}},
+    }))
+}
+
+/// A catalog with the policy `p`, which has this rule.
+fn catalog_of(rule: &Value) -> Arc<Catalog> {
     let manifest = json!({
         "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
-        "spec": {"rules": [{
-            "name": "r", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
-            "mutate": {"targets": targets, "patchStrategicMerge": {"spec": {"a": value}}},
-        }]},
+        "spec": {"rules": [rule]},
     });
     let body = body::encode_json(&manifest).unwrap();
     let policies = PolicySet::build(&PolicySet::default(), [(ObjectKey::new("", "p"), body)]);
@@ -291,7 +297,7 @@ async fn nothing_is_looked_up_for_a_rule_that_does_not_speak_of_the_request() {
         let request = AdmissionRequest::new(other).unwrap();
         assert!(world.work_for(&rule(), &request).await);
         let mut triggered = triggered(request);
-        world.worker.rule_out(&mut triggered);
+        world.worker.rule_out(&mut triggered, Instant::now()).await;
         assert!(triggered.rules.is_empty(), "{operation}");
     }
     assert_eq!(looks.load(Ordering::SeqCst), 0);
@@ -332,7 +338,7 @@ async fn a_deletion_is_of_what_was_there_before_it_was_answered() {
         let (_, say) = watcher(vec![look]);
         let world = World::with_look_ups(copying(), false, say).await;
         let mut triggered = triggered(delete.clone());
-        world.worker.rule_out(&mut triggered);
+        world.worker.rule_out(&mut triggered, Instant::now()).await;
         world
             .worker
             .read_before_delete(&mut triggered, Instant::now() + TIMEOUT)
