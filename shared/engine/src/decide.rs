@@ -3,7 +3,7 @@
 //! Rules that judge an object are asked side by side. Mutating rules are asked one after the other, policy by policy
 //! in order of name, those of namespaces first: each sees the object as the earlier rules left it. Those of namespaces
 //! have at most half of the time, so that none of them keeps a rule of the cluster from being asked. Where they judge, they
-//! wait that long for a place for long work.
+//! wait no longer than that for a place for long work.
 
 mod mutation;
 mod triggered;
@@ -266,7 +266,7 @@ impl<F: FactSource> Engine<F> {
         timeout: Duration,
     ) -> Vec<RuleRecord> {
         let deadline = Instant::now() + timeout;
-        // Objects of a namespace take what its policies compute in turns with those of others.
+        // Long work on the objects of a namespace takes turns with that of other namespaces.
         let owner = ReviewOwner::of(request.namespace(), "");
         let mut work = ReviewWork::new(&self.lane, owner, 0, deadline);
         work.share_time(are_of_both_scopes(policies));

@@ -50,7 +50,7 @@ pub struct RuleRun<'a> {
     waits_since: Option<Instant>,
     /// Its last step was too long to be taken in place.
     begins_anew: bool,
-    /// Policies of namespaces left it little time for what it waits for.
+    /// Policies of namespaces left little time for the facts or the place that the rule waits for.
     is_held_up: bool,
 }
 
@@ -276,7 +276,7 @@ impl<'a> RuleRun<'a> {
         self.waits_since = None;
     }
 
-    /// Notes that policies of namespaces left it little time for what it waits for.
+    /// Notes that policies of namespaces left little time for the facts or the place that the rule waits for.
     pub(crate) fn hold_up(&mut self) {
         self.is_held_up = true;
     }

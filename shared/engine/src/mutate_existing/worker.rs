@@ -198,7 +198,7 @@ impl Worker {
                 AttemptOutcome::Conflict | AttemptOutcome::Unavailable(_)
             );
             if is_retried && stored.is_none() {
-                let looked_up = HeldRequest::of(request, held.owner);
+                let looked_up = off_thread(|| HeldRequest::of(request, held.owner));
                 let memory = self.memory.try_hold(&looked_up, 0).ok();
                 *stored = memory.map(|memory| (looked_up, memory));
             }
