@@ -100,7 +100,7 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         Subcommands::Demo { options: _ } => finish(Err(anyhow::anyhow!(DEMO))),
         Subcommands::Serve(args) => {
-            let process = args.process.clone();
+            let process = args.process.draining(args.drain_seconds());
             anteroom_runtime::process::run("anteroom", &process, |service| {
                 serve::run(*args, service)
             })

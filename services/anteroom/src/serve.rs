@@ -47,6 +47,17 @@ pub(crate) struct ServeArgs {
     pub(crate) process: ProcessArgs,
 }
 
+impl ServeArgs {
+    /// Returns how long the webhook drains. On a bus of this process alone there is nobody else to decide, and the replica
+    /// stops at once.
+    pub(crate) fn drain_seconds(&self) -> u64 {
+        match self.nats {
+            Some(_) => self.parts.webhook.drain_seconds,
+            None => 0,
+        }
+    }
+}
+
 /// The options of every part.
 #[derive(Args, Clone, Debug)]
 pub struct PartsArgs {
@@ -92,7 +103,9 @@ pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()>
 async fn run_parts(args: ServeArgs, service: Service) -> anyhow::Result<()> {
     let client = args.kubernetes.client().await?;
     let bus = connect(args.nats.as_deref()).await?;
+    let drain_seconds = args.drain_seconds();
     let mut parts = args.parts;
+    parts.webhook.drain_seconds = drain_seconds;
     let keys = keys(&args.seal, args.nats.is_none()).await?;
     parts.watcher.stale_after = Duration::from_millis(parts.replica.age_max_ms);
     parts.watcher.shadow = parts.webhook.shadow;
@@ -306,6 +319,7 @@ mod tests {
         parts.watcher.background_scans = true;
         parts.webhook.listen_address = address;
         parts.webhook.webhook_url = Some(format!("https://{address}"));
+        parts.webhook.drain_seconds = 0;
         let client = Client::try_from(Config::new(sim.url().parse().unwrap())).unwrap();
         let service = Service::new("serve");
         let bus = connect(None).await.unwrap();

@@ -11,6 +11,10 @@ use anteroom_runtime::{
 use anteroom_seal::Keys;
 use clap::Args as ClapArgs;
 
+/// The longest drain: longer than an API server keeps a connection that is idle (90 s), so that all such connections are
+/// closed by the API server.
+const DRAIN_SECONDS_MAX: u64 = 120;
+
 /// The webhook's options.
 #[derive(ClapArgs, Clone, Debug)]
 #[command(next_help_heading = "Webhook")]
@@ -128,6 +132,18 @@ pub struct Args {
         value_parser = clap::value_parser!(u64).range(0..=30)
     )]
     pub outage_patience_seconds: u64,
+
+    /// Seconds for which the webhook goes on after it is asked to stop, 0 to 120. It is not ready
+    /// any more, so its Service leaves it out meanwhile; reviews are decided, and connections end
+    /// with their next answer. `--shutdown-grace-seconds` begins after them. `anteroom serve`
+    /// without `--nats` has nobody to leave reviews to, and stops at once.
+    #[arg(
+        long,
+        env = "ANTEROOM_DRAIN_SECONDS",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(0..=DRAIN_SECONDS_MAX)
+    )]
+    pub drain_seconds: u64,
 
     /// The ratio of API calls answered from a view that the webhook also reads live, in the
     /// background, to compare: 0 (none) to 1 (all). It counts and logs differences.

@@ -45,7 +45,7 @@ pub struct Command {
 impl Command {
     /// Runs until it is asked to stop, and returns the exit code of its process.
     pub fn run(self) -> ExitCode {
-        let process = self.process.clone();
+        let process = self.process.draining(self.webhook.drain_seconds);
         process::run("webhook", &process, |service| self.serve(service))
     }
 

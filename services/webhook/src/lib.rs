@@ -19,6 +19,7 @@
 //! | `violations` | violations that are published for the reporter |
 //! | `tap` | decisions as operators see them |
 //! | `beats` | the position up to which this webhook enforces the log |
+//! | `drain` | the end: reviews are decided until everybody knows |
 //! | `start`, `args`, `command`, `metrics` | tasks; options; the process; metrics |
 //!
 //! `anteroom_engine` decides: it knows the policies, and asks the replicas for facts.
@@ -29,6 +30,7 @@ mod admission;
 mod args;
 mod beats;
 mod command;
+mod drain;
 mod exempt;
 mod metrics;
 mod ready;
@@ -44,6 +46,7 @@ mod violations;
 use std::{
     net::{SocketAddr, TcpListener},
     sync::Arc,
+    time::Duration,
 };
 
 use anteroom_bus::Bus;
@@ -95,7 +98,8 @@ impl Webhook {
         let address = listener.local_addr().context("the listener's address")?;
         tracing::info!(%address, "webhook started: AdmissionReviews are received");
 
-        let parts = TaskHandles::new(args, bus, service);
+        let drains_for = Duration::from_secs(args.drain_seconds);
+        let parts = TaskHandles::new(args, bus, service, drains_for);
         let catalogs = parts.policies();
         let (certificates, trust) = parts.certificate(kube.as_ref());
         let registers = kube.is_some();
@@ -113,9 +117,10 @@ impl Webhook {
     }
 
     /// Begins without a listener and a certificate: requests come through [`Webhook::answer`], and nothing is
-    /// registered. Must be called within a tokio runtime.
+    /// registered. Must be called within a tokio runtime. The webhook does not drain, because its caller knows when
+    /// the process stops.
     pub fn in_process(args: &Args, bus: Arc<dyn Bus>, service: &Service) -> Self {
-        let parts = TaskHandles::new(args, bus, service);
+        let parts = TaskHandles::new(args, bus, service, Duration::ZERO);
         let catalogs = parts.policies();
         parts.beats(args.listen_address, &catalogs, Vec::new());
         let endpoint = parts.decisions(catalogs, false, args.listen_address);
@@ -142,7 +147,7 @@ impl Webhook {
         self.endpoint.answer(request).await
     }
 
-    /// Waits until everything has ended, which it does on shutdown.
+    /// Waits until everything has ended, which it does once the webhook has drained.
     pub async fn join(self) -> anyhow::Result<()> {
         self.tasks.join().await
     }

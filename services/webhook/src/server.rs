@@ -16,6 +16,7 @@
 
 mod answer;
 mod connections;
+mod listen;
 mod memory;
 mod receive;
 mod stream;
@@ -25,7 +26,6 @@ use std::{
     net::TcpListener,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use anteroom_engine::{
@@ -34,26 +34,24 @@ use anteroom_engine::{
 };
 use anteroom_model::ErrorCode;
 use anteroom_policy::Phase;
-use anteroom_runtime::{
-    Shutdown,
-    certs::{Certificates, clients::Clients},
-};
+use anteroom_runtime::certs::{Certificates, clients::Clients};
 use anyhow::Context as _;
 use axum::{
     body::Body,
     extract::Request,
     response::{IntoResponse as _, Response},
 };
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::tls_rustls::RustlsConfig;
 use futures::future::BoxFuture;
 use http::{
-    Method, StatusCode,
+    HeaderValue, Method, StatusCode, Version,
     header::{ALLOW, CONNECTION, CONTENT_TYPE},
 };
 use hyper::body::Incoming;
-use tower::{Service, make::Shared};
+use tower::Service;
 
 use crate::{
+    drain::Drain,
     exempt::Exempt,
     metrics::WebhookMetrics,
     registration::{KnownConfigurations, POLICIES_PATH, PathTokens, action, proof},
@@ -73,9 +71,6 @@ const STREAMS_MAX: u32 = 200;
 /// The headers of a request; more is refused by the transport.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 
-/// Limit for answering the reviews that were received, once the process is to stop.
-const DRAIN: Duration = Duration::from_secs(15);
-
 /// The state of the handlers, shared by all requests.
 #[derive(Debug)]
 pub(crate) struct App {
@@ -89,41 +84,25 @@ pub(crate) struct App {
     pub(crate) taps: Taps,
     pub(crate) memory: ReviewMemory,
     pub(crate) receiving: Receiving,
+    pub(crate) drain: Drain,
     /// Decisions are recorded, and have no effect.
     pub(crate) is_shadow: bool,
 }
 
-/// Serves until shutdown, and then until all received requests are answered.
+/// Serves until the webhook has drained, and then until all received requests are answered.
 pub(crate) async fn serve(
     listener: TcpListener,
     certificates: Certificates,
     clients: Option<Clients>,
     endpoint: Endpoint,
-    shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let tls = RustlsConfig::from_config(certificates.server_config(clients)?);
     let acceptor = Acceptor::new(tls, endpoint.0.metrics.clone());
-    let handle = Handle::new();
-    let mut server = axum_server::from_tcp(listener)
-        .context("the listener cannot be used")?
-        .acceptor(acceptor)
-        .handle(handle.clone());
-    let mut http = server.http_builder().http1();
-    http.max_buf_size(HEADER_BYTES_MAX);
-    let mut http = server.http_builder().http2();
-    http.max_header_list_size(HEADER_BYTES_MAX as u32);
-    http.max_concurrent_streams(STREAMS_MAX);
-
-    let serving = server.serve(Shared::new(endpoint));
-    let drain = async {
-        shutdown.triggered().await;
-        handle.graceful_shutdown(Some(DRAIN));
-        std::future::pending().await
-    };
-    tokio::select! {
-        served = serving => served.context("the HTTPS server failed"),
-        never = drain => never,
-    }
+    let listener = tokio::net::TcpListener::from_std(listener);
+    let listener = listener.context("the listener cannot be used")?;
+    let drain = endpoint.0.drain.clone();
+    listen::serve(listener, acceptor, endpoint, drain).await;
+    Ok(())
 }
 
 /// The HTTP service below TLS. It compares the few paths by hand, which costs next to nothing.
@@ -145,7 +124,7 @@ impl Endpoint {
         };
         // Of a request that did not come by TLS there is none.
         if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
-            connection.prove();
+            connection.prove(request.version());
         }
         let Some(route) = self.0.route(path) else {
             return not_found(path);
@@ -173,7 +152,16 @@ impl Service<http::Request<Incoming>> for Endpoint {
 
     fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
         let endpoint = self.clone();
-        Box::pin(async move { Ok(endpoint.answer(request.map(Body::new)).await) })
+        let version = request.version();
+        Box::pin(async move {
+            let mut response = endpoint.answer(request.map(Body::new)).await;
+            // Over HTTP/2 the connection says the same by GOAWAY.
+            if version < Version::HTTP_2 && endpoint.0.drain.has_begun() {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            Ok(response)
+        })
     }
 }
 

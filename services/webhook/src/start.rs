@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use crate::{
     args::Args,
     beats::Beats,
+    drain::Drain,
     exempt::Exempt,
     metrics::{KyvernoMetrics, WebhookMetrics},
     ready,
@@ -41,7 +42,9 @@ type Trust = watch::Receiver<Option<Arc<str>>>;
 pub(crate) struct TaskHandles<'a> {
     args: &'a Args,
     bus: Arc<dyn Bus>,
-    service: &'a Service,
+    /// The service, whose shutdown is the end of the drain.
+    service: Service,
+    drain: Drain,
     metrics: WebhookMetrics,
     known: KnownConfigurations,
     tokens: PathTokens,
@@ -49,8 +52,18 @@ pub(crate) struct TaskHandles<'a> {
 }
 
 impl<'a> TaskHandles<'a> {
-    /// Prepares the start; no part runs yet.
-    pub(crate) fn new(args: &'a Args, bus: Arc<dyn Bus>, service: &'a Service) -> Self {
+    /// Prepares the start; no part runs yet. The tasks of all parts run on for `drains_for` once the process is asked to stop.
+    pub(crate) fn new(
+        args: &'a Args,
+        bus: Arc<dyn Bus>,
+        service: &Service,
+        drains_for: Duration,
+    ) -> Self {
+        let drain = Drain::new(&service.shutdown, drains_for);
+        let tasks = Tasks::new(drain.stop().clone());
+        if let Some(task) = drain.task() {
+            tasks.spawn("drain", task);
+        }
         let mut metrics = WebhookMetrics::registered(&service.metrics);
         if args.kyverno_metric_names {
             metrics.kyverno = Some(KyvernoMetrics::registered(&service.metrics));
@@ -58,11 +71,15 @@ impl<'a> TaskHandles<'a> {
         Self {
             args,
             bus,
-            service,
+            service: Service {
+                shutdown: drain.stop().clone(),
+                ..service.clone()
+            },
+            drain,
             metrics,
             known: KnownConfigurations::default(),
             tokens: PathTokens::default(),
-            tasks: Tasks::new(service.shutdown.clone()),
+            tasks,
         }
     }
 
@@ -218,6 +235,7 @@ impl<'a> TaskHandles<'a> {
             taps,
             memory: server::ReviewMemory::new(self.args.review_memory_limit),
             receiving: server::Receiving::default(),
+            drain: self.drain.clone(),
             is_shadow: self.args.shadow,
         })
     }
@@ -255,8 +273,7 @@ impl<'a> TaskHandles<'a> {
                 Ok(())
             });
         }
-        let (endpoint, stop) = (endpoint.clone(), self.shutdown());
-        let serve = server::serve(listener, certificates, clients, endpoint, stop);
+        let serve = server::serve(listener, certificates, clients, endpoint.clone());
         self.tasks.spawn("server", serve);
     }
 }

@@ -56,6 +56,18 @@ pub struct ProcessArgs {
     pub worker_threads: Option<std::num::NonZeroUsize>,
 }
 
+impl ProcessArgs {
+    /// Returns the options of a process that goes on for so many seconds after it is asked to stop. Its grace time begins
+    /// after them.
+    #[must_use]
+    pub fn draining(&self, seconds: u64) -> Self {
+        Self {
+            shutdown_grace_seconds: self.shutdown_grace_seconds.saturating_add(seconds),
+            ..self.clone()
+        }
+    }
+}
+
 impl Default for ProcessArgs {
     fn default() -> Self {
         Self {
@@ -278,6 +290,15 @@ mod tests {
         // The signal comes after: it is the user's first, and changes nothing.
         let end = end(std::future::pending(), &["SIGINT"], &shutdown).await;
         assert!(matches!(end, End::GraceExceeded));
+    }
+
+    #[test]
+    fn the_grace_time_of_a_process_that_drains_begins_after_the_drain() {
+        let args = ProcessArgs::default().draining(5);
+        assert_eq!(
+            Duration::from_secs(args.shutdown_grace_seconds),
+            GRACE + Duration::from_secs(5)
+        );
     }
 
     #[tokio::test]

@@ -80,6 +80,8 @@ impl System {
         let address = free_address()?;
         let mut parts = PartsArgs::default();
         parts.webhook.listen_address = address;
+        // No other webhook would take over.
+        parts.webhook.drain_seconds = 0;
         parts.webhook.tls.tls_cert_file = Some(chain);
         parts.webhook.tls.tls_key_file = Some(key);
         if args.has_tour() {

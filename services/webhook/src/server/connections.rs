@@ -23,6 +23,7 @@ use std::{
     time::Duration,
 };
 
+use http::Version;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -102,6 +103,8 @@ struct ConnectionState {
     /// Milliseconds after it was opened, at the last review.
     used_ms: AtomicU64,
     closing: CancellationToken,
+    /// Cancelled by the first review, if it came over HTTP/2.
+    http2: CancellationToken,
 }
 
 impl ConnectionState {
@@ -144,6 +147,7 @@ impl Connections {
             proven: AtomicBool::new(false),
             used_ms: AtomicU64::new(0),
             closing: CancellationToken::new(),
+            http2: CancellationToken::new(),
         });
         table.open.insert(id, Arc::clone(&state));
         Ok(Connection {
@@ -240,15 +244,24 @@ impl Table {
 }
 
 impl Connection {
-    /// A review with a known path came by it.
-    pub(super) fn prove(&self) {
+    /// A review with a known path came by it, over this version of HTTP.
+    pub(super) fn prove(&self, version: Version) {
         let now = Instant::now();
         let used_ms = now.saturating_duration_since(self.state.opened).as_millis();
         let used_ms = u64::try_from(used_ms).unwrap_or(u64::MAX);
         self.state.used_ms.store(used_ms, Ordering::Relaxed);
         if !self.state.proven.swap(true, Ordering::Relaxed) {
             self.table.0.lock().remember(self.state.peer, now);
+            // A connection stays with its version.
+            if version == Version::HTTP_2 {
+                self.state.http2.cancel();
+            }
         }
+    }
+
+    /// Waits for a review over HTTP/2; over HTTP/1.1 there is none.
+    pub(super) async fn used_http2(&self) {
+        self.state.http2.cancelled().await;
     }
 
     /// Returns whether a review with a known path came by it.
@@ -280,6 +293,10 @@ mod tests {
         connection.closing().is_cancelled()
     }
 
+    fn prove(connection: &Connection) {
+        connection.prove(Version::HTTP_11);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn idle_connections_of_one_address_lock_nobody_out() {
         let connections = Connections::default();
@@ -291,7 +308,7 @@ mod tests {
         let open = hostile.iter().filter(|one| !is_closed(one)).count();
         assert_eq!(open, UNPROVEN_OF_PEER_MAX);
         let server = connections.admit(peer(2)).unwrap();
-        server.prove();
+        prove(&server);
         let more = connections.admit(peer(1)).unwrap();
         assert!(!is_closed(&server) && !is_closed(&more));
     }
@@ -315,7 +332,7 @@ mod tests {
     async fn an_unknown_address_has_few_handshakes_in_a_second_and_holds_up_no_known_one() {
         let connections = Connections::default();
         let server = connections.admit(peer(2)).unwrap();
-        server.prove();
+        prove(&server);
         let taken = |last| {
             let admitted = (0..1_000).map(|_| connections.admit(peer(last)));
             admitted.filter(Result::is_ok).count()
@@ -350,7 +367,7 @@ mod tests {
     async fn a_known_peer_has_as_many_connections_as_there_are() {
         let connections = Connections::default();
         let first = connections.admit(peer(1)).unwrap();
-        first.prove();
+        prove(&first);
         let more: Vec<_> = (0..100)
             .map(|_| connections.admit(peer(1)).unwrap())
             .collect();
@@ -366,13 +383,13 @@ mod tests {
         let proven: Vec<_> = (0..CONNECTIONS_MAX)
             .map(|_| {
                 let connection = connections.admit(peer(1)).unwrap();
-                connection.prove();
+                prove(&connection);
                 connection
             })
             .collect();
         assert!(connections.admit(peer(1)).is_err(), "all were just used");
         tokio::time::advance(IDLE_MIN).await;
-        proven.iter().skip(1).for_each(Connection::prove);
+        proven.iter().skip(1).for_each(prove);
         assert!(connections.admit(peer(1)).is_ok());
         assert!(is_closed(&proven[0]));
         drop(proven);

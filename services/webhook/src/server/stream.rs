@@ -99,6 +99,13 @@ pub(super) struct OnConnection<S> {
     service: S,
 }
 
+impl<S> OnConnection<S> {
+    /// Returns the connection.
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+}
+
 impl<S> Service<http::Request<Incoming>> for OnConnection<S>
 where
     S: Service<http::Request<Incoming>>,
@@ -233,6 +240,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
 
 #[cfg(test)]
 mod tests {
+    use http::Version;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
     use super::*;
@@ -270,7 +278,7 @@ mod tests {
     async fn a_connection_that_brings_nothing_is_closed() {
         let (mut client, server) = duplex(64);
         let connection = connection();
-        connection.prove();
+        connection.prove(Version::HTTP_11);
         let mut stream = CoalescingStream::new(server, connection);
         let begun = Instant::now();
         let mut head = [0; 64];

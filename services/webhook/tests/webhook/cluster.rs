@@ -51,10 +51,12 @@ pub(crate) fn exemptions(text: &str) -> Exemptions {
     Exemptions::new(ExemptionRules::parse(text).unwrap())
 }
 
-/// The webhook's options, with these given.
+/// The webhook's options, with these given. It does not drain.
 pub(crate) fn args(given: &[&str]) -> Args {
     let always = ["webhook", "--listen-address", "127.0.0.1:0"];
-    Cli::parse_from(always.iter().chain(given)).webhook
+    let mut args = Cli::parse_from(always.iter().chain(given)).webhook;
+    args.drain_seconds = 0;
+    args
 }
 
 impl Cluster {
@@ -221,7 +223,17 @@ impl Cluster {
         self.start_webhook(&args(given)).await
     }
 
-    /// The same, with these exemptions.
+    /// Starts the webhook as [`Cluster::webhook`] does. It drains for so long.
+    pub(crate) async fn webhook_draining(&self, seconds: u64) -> (Webhook, Client) {
+        let mut args = args(&[]);
+        args.drain_seconds = seconds;
+        let started = self.start_webhook(&args).await;
+        let _beats = self.beats(&[ingresses().as_str()]);
+        self.service.readiness.wait_ready().await;
+        started
+    }
+
+    /// Starts the webhook, ready or not, with these exemptions.
     pub(crate) async fn webhook_exempting(&self, exemptions: Exemptions) -> (Webhook, Client) {
         let mut args = args(&[]);
         args.exemptions = exemptions;

@@ -10,6 +10,7 @@ mod client;
 mod cluster;
 mod conditions;
 mod decisions;
+mod drains;
 mod exceptions;
 mod exempt;
 mod mutate_existing;

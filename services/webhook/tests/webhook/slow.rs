@@ -18,9 +18,10 @@ use crate::{
 /// Requests at once on one connection, one less than the webhook takes.
 const STREAMS: usize = 199;
 
-type Sender = SendRequest<BoxBody<Bytes, Infallible>>;
+/// A connection over HTTP/2.
+pub(crate) type Sender = SendRequest<BoxBody<Bytes, Infallible>>;
 
-async fn connection(client: &Client) -> Sender {
+pub(crate) async fn connection(client: &Client) -> Sender {
     let io = TokioIo::new(client.connect(Http::Two).await);
     let executor = TokioExecutor::new();
     let (sender, connection) = hyper::client::conn::http2::handshake(executor, io)
@@ -30,7 +31,10 @@ async fn connection(client: &Client) -> Sender {
     sender
 }
 
-fn post(path: &str, body: BoxBody<Bytes, Infallible>) -> Request<BoxBody<Bytes, Infallible>> {
+pub(crate) fn post(
+    path: &str,
+    body: BoxBody<Bytes, Infallible>,
+) -> Request<BoxBody<Bytes, Infallible>> {
     let uri = format!("https://anteroom-webhook.anteroom.svc{path}");
     Request::post(uri).body(body).unwrap()
 }
