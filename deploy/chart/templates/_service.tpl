@@ -38,7 +38,8 @@ spec:
       {{- include "anteroom.podSpec" . | nindent 6 }}
       {{- include "anteroom.spread" . | nindent 6 }}
       automountServiceAccountToken: {{ .token }}
-      terminationGracePeriodSeconds: 30
+      {{- /* What --shutdown-grace-seconds gives a service after its drain, and some more. */}}
+      terminationGracePeriodSeconds: {{ add 30 (default 0 $values.drainSeconds) }}
       containers:
         - name: {{ .container }}
           image: {{ include "anteroom.image" (dict "root" $root "image" $root.Values.image "tag" $root.Chart.AppVersion) | quote }}

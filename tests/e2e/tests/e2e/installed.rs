@@ -49,7 +49,7 @@ const VALUES: [&str; 7] = [
     "config.allowSecrets={clusterpolicy/a,policy/b/c},config.resourceFilters={[Event\\,*\\,*]},config.excludeGroups={a,b}",
     "features.backgroundScan.enabled=false,features.policyExceptions.enabled=true,features.policyExceptions.namespace=*",
     "features.tracing.endpoint=http://collector:4318,features.logging.level=debug,networkPolicy.watcherEgress=true",
-    "watcher.container.resources.limits.memory=2Gi,admissionController.container.extraArgs.query-hedge-ms=50",
+    "watcher.container.resources.limits.memory=2Gi,admissionController.container.extraArgs.query-hedge-ms=50,admissionController.drainSeconds=0",
     "grafana.enabled=true,grafana.labels.team=ours",
     "global.image.registry=registry.example.com,watcher.rbac.sources=false,watcher.podDisruptionBudget.enabled=false",
 ];

@@ -78,6 +78,21 @@ fn exemptions_are_mounted_as_a_folder_where_policies_are_evaluated() {
     }
 }
 
+/// Kubernetes kills a pod that takes longer, with the reviews that are under way.
+#[test]
+fn a_pod_has_time_to_drain_and_to_finish() {
+    const SHUTDOWN_GRACE_SECONDS: u64 = 20;
+    for workload in of_kind(&manifests(), &["Deployment"]) {
+        let pod = &workload["spec"]["template"]["spec"];
+        let drain = list(pod, "/containers/0/env")
+            .find(|variable| text(variable, "/name") == "ANTEROOM_DRAIN_SECONDS");
+        assert_eq!(drain.is_some(), name(workload) == "anteroom-webhook");
+        let drains: u64 = drain.map_or(0, |variable| text(variable, "/value").parse().unwrap());
+        let has = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
+        assert!(has > drains + SHUTDOWN_GRACE_SECONDS, "{}", name(workload));
+    }
+}
+
 /// A variable that no service reads would be silently without effect.
 #[test]
 fn every_variable_is_documented() {
