@@ -92,6 +92,13 @@ impl Recipe {
         })
     }
 
+    /// Leaves an environment variable to the service's default.
+    #[must_use]
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.env.retain(|(set, _)| set != name);
+        self
+    }
+
     /// Takes the program from this folder; `None`: the workspace's own.
     #[must_use]
     pub fn programs(mut self, folder: Option<&Path>) -> Self {

@@ -27,6 +27,10 @@ pub const SYSTEM_NAMESPACE: &str = "anteroom";
 /// The webhook's configuration of itself.
 const CONFIGURATION: &str = "anteroom";
 
+/// The variable that says how long a webhook drains. Webhooks of stories do not, since nearly all stories would only wait: the others
+/// take the variable away. The story `mixed` starts programs that would not know a flag.
+pub const DRAIN_VARIABLE: &str = "ANTEROOM_DRAIN_SECONDS";
+
 /// The number of replicas, where nothing else is asked for.
 pub const REPLICAS: usize = 2;
 
@@ -183,6 +187,7 @@ impl System {
             let address = free_address()?;
             let recipe = recipe(&name, "webhook", "webhook")?
                 .env("KUBECONFIG", webhook_kubeconfig.display())
+                .env(DRAIN_VARIABLE, 0)
                 .arg("--listen-address", address)
                 .arg("--webhook-url", format!("https://{address}"))
                 .arg("--service-namespace", SYSTEM_NAMESPACE);

@@ -48,7 +48,6 @@ struct Member {
     reviews: SocketAddr,
     /// Failed probes in a row; at first as if there had been some.
     failures: u32,
-    is_left_out: bool,
 }
 
 impl Member {
@@ -57,7 +56,6 @@ impl Member {
             admin,
             reviews,
             failures: FAILURES_MAX,
-            is_left_out: false,
         }
     }
 
@@ -69,7 +67,7 @@ impl Member {
     }
 
     fn gets_connections(&self) -> bool {
-        self.failures < FAILURES_MAX && !self.is_left_out
+        self.failures < FAILURES_MAX
     }
 }
 
@@ -103,15 +101,6 @@ impl WebhookService {
             members,
             _probing: AbortOnDropHandle::new(probing),
         })
-    }
-
-    /// Leads no new connection to the webhook that takes reviews at this address, however ready it is, or takes it back. Kubernetes
-    /// does the first when it begins to end a Pod.
-    pub fn leave_out(&self, reviews: SocketAddr, is_left_out: bool) {
-        self.members.change(|all| {
-            let named = all.iter_mut().filter(|member| member.reviews == reviews);
-            named.for_each(|member| member.is_left_out = is_left_out);
-        });
     }
 
     /// Waits until connections lead to so many webhooks.
@@ -168,8 +157,5 @@ mod tests {
             member.note_probe(is_ready);
             assert_eq!(member.gets_connections(), gets_connections);
         }
-        member.is_left_out = true;
-        member.note_probe(true);
-        assert!(!member.gets_connections());
     }
 }

@@ -3,6 +3,7 @@
 //! This must hold:
 //!
 //! - A webhook that is asked to end decides every review that it has received.
+//! - Its end costs no decision: it drains until its Service has found out by its readiness, as in a rolling update.
 //! - A killed webhook costs the reviews under way at it, and connections until its Service leaves it out; never a wrong decision.
 
 #![allow(clippy::print_stdout, reason = "figures are for people")]
@@ -12,7 +13,7 @@ use std::time::Duration;
 use anteroom_e2e::{
     nats::NatsPlan,
     services::{self, Running},
-    system::SystemPlan,
+    system::{DRAIN_VARIABLE, SystemPlan},
     wait,
     world::{World, host},
 };
@@ -39,10 +40,6 @@ const UID: &str = "00000000-under-way";
 /// Every second connection leads to the killed webhook until two probes have failed.
 const LOST_TO_KILL_MAX: usize = 4 * CONCURRENCY;
 
-/// Decisions that the end of a webhook may cost the load: a review for each connection. A webhook closes connections without a
-/// review at once, and HTTP/1.1 cannot tell the client so before it posts the next one.
-const LOST_TO_END_MAX: usize = CONCURRENCY;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_that_ends_decides_what_it_has_received_and_a_killed_one_makes_nothing_wrong()
 -> anyhow::Result<()> {
@@ -68,8 +65,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
 
     lead_to_all(world).await?;
     let what = "one of two webhooks asked to end";
-    let report = faults.reported(world, what, end).await?;
-    only_connections_were_lost(what, &report, LOST_TO_END_MAX)
+    faults.under_load(world, what, end).await
 }
 
 async fn lead_to_all(world: &World) -> anyhow::Result<()> {
@@ -87,16 +83,16 @@ async fn kill(world: &mut World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks the first webhook to end, once its Service leaves it out, and starts it again.
+/// Asks a webhook to end, which drains for its default time, and starts it again. Its Service finds out by probes.
 async fn end(world: &mut World) -> anyhow::Result<()> {
     let service = world.webhook_service.as_ref().context("a Service")?;
-    let webhook = &mut world.system.webhook;
-    let reviews = webhook.listens_at()?;
-    service.leave_out(reviews, true);
+    let webhook = world.system.other_webhooks[0].as_mut();
+    let webhook = webhook.context("it runs")?;
     webhook.process.signal("TERM")?;
+    service.leads_to(WEBHOOKS - 1).await?;
+    webhook.process.check().context("it drains")?;
     has_ended(webhook).await?;
     *webhook = webhook.recipe().start()?;
-    service.leave_out(reviews, false);
     Ok(())
 }
 
@@ -123,7 +119,8 @@ fn only_connections_were_lost(what: &str, report: &Report, lost_max: usize) -> a
     Ok(())
 }
 
-/// Reviews wait in a webhook for replicas that stand still. It is asked to end, and decides them once the replicas run on.
+/// Reviews wait in a webhook for replicas that stand still. It is asked to end, and decides them once the replicas run on. From
+/// then on it drains for its default time.
 async fn received_reviews_are_decided(world: &mut World, target: &Target) -> anyhow::Result<()> {
     let webhook = world.system.other_webhooks[0].take();
     let webhook = webhook.context("it runs")?;
@@ -166,6 +163,7 @@ async fn received_reviews_are_decided(world: &mut World, target: &Target) -> any
     };
     let (status, ()) = tokio::try_join!(ends, decided)?;
     ensure!(status.success(), "{status}");
+    let recipe = recipe.without_env(DRAIN_VARIABLE);
     world.system.other_webhooks[0] = Some(recipe.start()?);
     world.system.ready().await
 }
