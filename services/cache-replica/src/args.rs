@@ -53,8 +53,8 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_QUERY_BUILT_BYTES_MAX", default_value_t = BUILT_BYTES_MAX)]
     pub query_built_bytes_max: u64,
 
-    /// Bytes of results that this replica keeps for later queries: half for whole results with the same text,
-    /// parameters and revision, and half for parts of results that did not change; 0 keeps none.
+    /// Bytes of results that this replica keeps for later queries; 0 keeps none. Half is for whole results with the
+    /// same text, parameters and revision, and half for parts of results that did not change.
     #[arg(long, env = "ANTEROOM_MEMO_BYTES_MAX", default_value_t = MEMO_BYTES_MAX)]
     pub memo_bytes_max: u64,
 

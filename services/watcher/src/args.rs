@@ -73,8 +73,8 @@ pub struct Args {
     pub exception_namespace: Option<String>,
 
     /// Entries and policies that may read Secrets, separated by commas: cachedcontextentry/NAME,
-    /// globalcontextentry/NAME, clusterpolicy/NAME, policy/NAMESPACE/NAME, and the kinds of
-    /// policies.kyverno.io likewise, as in validatingpolicy/NAME. `*` stands for any run of
+    /// globalcontextentry/NAME, clusterpolicy/NAME, policy/NAMESPACE/NAME. The kinds of
+    /// policies.kyverno.io have the same forms, as in validatingpolicy/NAME. `*` stands for any run of
     /// characters. To change the list, restart the watchers one after the other: a takeover
     /// publishes only the differences
     #[arg(
