@@ -9,6 +9,7 @@ mod metrics;
 mod module_lists;
 mod paths;
 mod pronouns;
+mod prose;
 mod type_names;
 
 use std::{
@@ -241,6 +242,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     }
     problems.extend(links::check(&pages, |path| root().join(path).exists()));
     problems.extend(book::check(&pages));
+    problems.extend(prose::check(&pages));
     problems.extend(dashboards::check());
     problems.extend(planted::check());
     if !problems.is_empty() {
