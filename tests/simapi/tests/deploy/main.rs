@@ -5,6 +5,7 @@
 
 mod chart;
 mod nats;
+mod workflows;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
