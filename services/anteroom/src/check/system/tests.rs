@@ -146,47 +146,54 @@ fn error(age_ms: u64) -> DecisionRecord {
 
 type Fault = fn(&mut Parts);
 
+/// Faults of a system: the check that finds each, and whether it fails.
+const FAULTS: &[(&str, bool, Fault)] = &[
+    ("nats-room", true, |of| {
+        of.status.as_mut().unwrap().log_bytes = Some(801);
+    }),
+    ("watchers-groups", true, |of| drop(of.writers.remove(5))),
+    ("watchers-standby", false, |of| {
+        of.writers
+            .iter_mut()
+            .for_each(|beat| beat.holder = "w-0".into());
+    }),
+    ("views-heard", true, |of| {
+        let trouble = Failure::new("Forbidden", "the watcher may not list pods");
+        of.writers[1].views[0].trouble = Some(trouble);
+    }),
+    ("views-fresh", true, |of| {
+        of.writers[1].views[0].news_age_ms = 60_001;
+    }),
+    ("views-fresh", true, |of| {
+        of.writers[1].views[0].news_age_ms = u64::MAX;
+    }),
+    ("views-served", true, |of| {
+        of.replicas[0].views[0].state = "evicted".into();
+    }),
+    ("views-served", true, |of| of.replicas[0].views.clear()),
+    ("views-served", true, |of| of.replicas.clear()),
+    ("replicas-memory", false, |of| of.replicas[0].bytes = 801),
+    ("webhooks-called", true, |of| of.webhooks.clear()),
+    ("webhooks-called", true, |of| {
+        of.webhooks[0].enforced = Revision(0);
+    }),
+    ("webhooks-called", true, |of| {
+        of.webhooks[0].trouble = Some(Failure::new("NotCalled", "x509: unknown authority"));
+    }),
+    ("decisions-errors", true, |of| {
+        of.records = vec![error(59_000)];
+    }),
+    ("decisions-scans", false, |of| of.examined = 10_001),
+];
+
+/// Returns the checks that a fault is seeded for.
+pub(in super::super) fn seeded() -> impl Iterator<Item = &'static str> {
+    FAULTS.iter().map(|(id, ..)| *id)
+}
+
 #[test]
 fn each_fault_of_a_system_is_found_by_its_own_check_alone() {
-    let faults: &[(&str, bool, Fault)] = &[
-        ("nats-room", true, |of| {
-            of.status.as_mut().unwrap().log_bytes = Some(801);
-        }),
-        ("watchers-groups", true, |of| drop(of.writers.remove(5))),
-        ("watchers-standby", false, |of| {
-            of.writers
-                .iter_mut()
-                .for_each(|beat| beat.holder = "w-0".into());
-        }),
-        ("views-heard", true, |of| {
-            let trouble = Failure::new("Forbidden", "the watcher may not list pods");
-            of.writers[1].views[0].trouble = Some(trouble);
-        }),
-        ("views-fresh", true, |of| {
-            of.writers[1].views[0].news_age_ms = 60_001;
-        }),
-        ("views-fresh", true, |of| {
-            of.writers[1].views[0].news_age_ms = u64::MAX;
-        }),
-        ("views-served", true, |of| {
-            of.replicas[0].views[0].state = "evicted".into();
-        }),
-        ("views-served", true, |of| of.replicas[0].views.clear()),
-        ("views-served", true, |of| of.replicas.clear()),
-        ("replicas-memory", false, |of| of.replicas[0].bytes = 801),
-        ("webhooks-called", true, |of| of.webhooks.clear()),
-        ("webhooks-called", true, |of| {
-            of.webhooks[0].enforced = Revision(0);
-        }),
-        ("webhooks-called", true, |of| {
-            of.webhooks[0].trouble = Some(Failure::new("NotCalled", "x509: unknown authority"));
-        }),
-        ("decisions-errors", true, |of| {
-            of.records = vec![error(59_000)];
-        }),
-        ("decisions-scans", false, |of| of.examined = 10_001),
-    ];
-    for (id, fails, fault) in faults {
+    for (id, fails, fault) in FAULTS {
         let mut parts = Parts::healthy();
         fault(&mut parts);
         let found = found(Some(Ok(parts.heard())));
