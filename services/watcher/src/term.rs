@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use anteroom_bus::{Bus, BusError, BusExt as _, LogSize};
 use anteroom_model::{Group, ViewState, limits::BEAT_INTERVAL_MS};
 use anteroom_runtime::{Shutdown, supervise::Tasks};
-use anteroom_wire::beat::Beat;
+use anteroom_wire::{beat::Beat, status::LogFaults};
 use tokio::time::Instant;
 use tokio::{sync::watch, time::interval};
 
@@ -74,6 +74,8 @@ pub(crate) struct Context {
     pub desired_state: DesiredStateReader,
     /// The size of the log, as it was last looked at.
     pub log_size: watch::Sender<LogSize>,
+    /// The faults of the log's storage, as they were last looked at; `None`: nobody has looked yet.
+    pub log_faults: watch::Sender<Option<LogFaults>>,
     /// Options of feeders.
     pub feeds: FeedOptions,
     /// Options of the coordinator.

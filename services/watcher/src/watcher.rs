@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, LogSize};
+use anteroom_bus::{Bus, LogSize, LogStorage};
 use anteroom_mirror::MirrorMetrics;
 use anteroom_model::{Group, ObjectKey};
 use anteroom_runtime::{Service, backoff::Backoff, supervise::Tasks};
@@ -73,6 +73,7 @@ pub async fn run(
         index,
         desired_state: DesiredStateReader::new(),
         log_size: watch::Sender::new(LogSize::default()),
+        log_faults: watch::Sender::new(None),
         feeds: FeedOptions {
             memory_bytes_max: args.watcher_memory_limit,
             namespace_log_bytes_max: Some(args.namespace_log_bytes_max),
@@ -221,14 +222,15 @@ async fn reach(context: Context) {
     }
 }
 
-/// Looks every so often how large the log is.
+/// Looks every so often how large the log is, and how it is stored.
 async fn measure(context: Context) {
     let mut retry = Backoff::new(SIZE_RETRY_MS, SIZE_INTERVAL_MS);
     loop {
-        let wait = match context.bus.log_size().await {
-            Ok(size) => {
+        let wait = match context.bus.log_storage().await {
+            Ok(LogStorage { size, faults }) => {
                 context.metrics.log.size(size);
                 context.log_size.send_replace(size);
+                context.log_faults.send_replace(Some(faults));
                 retry.reset();
                 Duration::from_millis(SIZE_INTERVAL_MS)
             }

@@ -6,7 +6,10 @@ use anteroom_model::{
     Epoch, Group, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId, ViewRecord,
     limits::MESSAGE_BYTES_MAX,
 };
-use anteroom_wire::envelope::{Envelope, Record, TraceContext};
+use anteroom_wire::{
+    envelope::{Envelope, Record, TraceContext},
+    status::LogFaults,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
@@ -40,6 +43,14 @@ pub trait Bus: Debug + Send + Sync + 'static {
 
     /// Returns how large the log is, and how large it may become, or [`BusError::NoLog`].
     async fn log_size(&self) -> Result<LogSize, BusError>;
+
+    /// Returns how the log is stored: its size, and the faults that its servers show. A bus in memory has none.
+    async fn log_storage(&self) -> Result<LogStorage, BusError> {
+        Ok(LogStorage {
+            size: self.log_size().await?,
+            faults: LogFaults::default(),
+        })
+    }
 
     /// Returns the group's current lease with its fence; `None` if nobody ever took it. A lease that cannot be decoded
     /// has no holder, unless it is of a later version, and the highest term of any view in the log.
@@ -138,6 +149,15 @@ pub struct LogSize {
     pub bytes: u64,
     /// Above it, appends are refused with [`BusError::Full`]; `None`: there is no limit.
     pub bytes_max: Option<u64>,
+}
+
+/// The storage of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogStorage {
+    /// The size of the log.
+    pub size: LogSize,
+    /// Settings and copies of the log that are not as services need them.
+    pub faults: LogFaults,
 }
 
 /// The lease of a group: its holder is the group's only writer.

@@ -29,8 +29,8 @@ mod violation_stream;
 
 pub use contract::{
     Address, AppendError, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,
-    LogEvent, LogHead, LogIndex, LogScope, LogSize, RequestError, RestartCause, Serving,
-    Unreadable,
+    LogEvent, LogHead, LogIndex, LogScope, LogSize, LogStorage, RequestError, RestartCause,
+    Serving, Unreadable,
 };
 pub use counters::Counters;
 pub use signal::{BusExt, Channel, Signal, Signals};

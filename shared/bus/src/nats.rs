@@ -71,7 +71,7 @@ use mux::{Mux, Unanswered};
 
 use crate::{
     Address, AppendError, Bus, BusError, Call, Channel, Connection, Counters, Fence, Follower,
-    Lease, LogHead, LogIndex, LogScope, LogSize, RequestError, Serving, batch,
+    Lease, LogHead, LogIndex, LogScope, LogSize, LogStorage, RequestError, Serving, batch,
     counters::CounterCells,
 };
 
@@ -409,6 +409,15 @@ impl Bus for NatsBus {
 
     async fn log_size(&self) -> Result<LogSize, BusError> {
         self.shared.api.size().await
+    }
+
+    async fn log_storage(&self) -> Result<LogStorage, BusError> {
+        let shared = &*self.shared;
+        let info = shared.api.info().await?;
+        Ok(LogStorage {
+            size: api::size(&info),
+            faults: stream::faults(&info, &shared.subjects, &shared.config),
+        })
     }
 
     async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError> {

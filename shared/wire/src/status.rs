@@ -32,6 +32,18 @@ pub struct StatusReply {
     /// Objects beyond these.
     #[serde(default)]
     pub left_out: u64,
+    /// The faults of the log's storage; `None`: they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_faults: Option<LogFaults>,
+}
+
+/// The faults of the log's storage, as a watcher finds them: lines for people. None of them stops the log by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFaults {
+    /// Settings that differ from the needs of services.
+    pub settings: Vec<String>,
+    /// Copies of the log that are missing, or behind.
+    pub copies: Vec<String>,
 }
 
 /// The `Ready` condition of a policy or an entry.
@@ -108,6 +120,10 @@ mod tests {
                 ..ObjectStatus::default()
             }],
             left_out: 1,
+            log_faults: Some(LogFaults {
+                settings: vec!["max_age is 1h, and should be unlimited".into()],
+                copies: Vec::new(),
+            }),
         };
         assert_eq!(decode_reply(&encode_reply(&reply).unwrap()), Ok(reply));
     }

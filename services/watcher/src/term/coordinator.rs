@@ -96,6 +96,7 @@ impl Start<'_> {
             coordinator: self.leadership.holder.clone(),
             incarnation: self.leadership.incarnation.clone(),
             log_size: self.context.log_size.subscribe(),
+            log_faults: self.context.log_faults.subscribe(),
         };
         self.tasks
             .spawn_until_shutdown("statuses for operators", server.run());

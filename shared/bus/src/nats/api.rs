@@ -228,13 +228,7 @@ impl Api {
 
     /// Returns the size of the stream, and its limit.
     pub(super) async fn size(&self) -> Result<LogSize, BusError> {
-        let info = self.info().await?;
-        // Below 1, the server means that there is none.
-        let bytes_max = u64::try_from(info.config.max_bytes).ok();
-        Ok(LogSize {
-            bytes: info.state.bytes,
-            bytes_max: bytes_max.filter(|bytes_max| *bytes_max > 0),
-        })
+        Ok(size(&self.info().await?))
     }
 
     pub(super) async fn create(&self, config: &stream::Config) -> Result<stream::Info, ApiError> {
@@ -308,6 +302,16 @@ pub(super) fn head(info: &stream::Info) -> Option<LogHead> {
         incarnation: Incarnation(incarnation.clone()),
         last: Revision(info.state.last_sequence),
     })
+}
+
+/// Reads the size of the stream, and its limit, from the stream's information.
+pub(super) fn size(info: &stream::Info) -> LogSize {
+    // Below 1, the server means that there is none.
+    let bytes_max = u64::try_from(info.config.max_bytes).ok();
+    LogSize {
+        bytes: info.state.bytes,
+        bytes_max: bytes_max.filter(|bytes_max| *bytes_max > 0),
+    }
 }
 
 #[derive(serde::Deserialize)]

@@ -1,8 +1,12 @@
 //! The JetStream stream of the log: its creation and its configuration.
 
+use std::{fmt::Debug, time::Duration};
+
 use anteroom_model::{Incarnation, limits::MESSAGE_BYTES_MAX};
-use anteroom_wire::{PROTOCOL_VERSION, subject::Subjects};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
+use anteroom_wire::{PROTOCOL_VERSION, status::LogFaults, subject::Subjects};
+use async_nats::jetstream::stream::{
+    ClusterInfo, Config, DiscardPolicy, Info, PeerInfo, RetentionPolicy, StorageType,
+};
 use rand::Rng;
 
 use super::{
@@ -13,6 +17,10 @@ use crate::{BusError, LogHead};
 
 /// The oldest server whose atomic batches keep their fence (nats-server issue 8376).
 pub(super) const SERVER_VERSION_MIN: &str = "2.14.5";
+
+/// The time without a word of a server after which its copy counts as missing. A copy of a log that is written to may be some
+/// records behind at any moment.
+const COPY_SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Creates the stream, or adopts an existing stream unchanged.
 pub(super) async fn ensure(
@@ -59,7 +67,6 @@ fn new_incarnation() -> String {
 async fn make(api: &Api, subjects: &Subjects, config: &NatsConfig) -> Result<Info, ApiError> {
     let mut wanted = Config {
         name: subjects.stream(),
-        max_messages: -1,
         max_consumers: -1,
         retention: RetentionPolicy::Limits,
         storage: StorageType::File,
@@ -105,10 +112,15 @@ async fn adopt(
 fn prescribe(stream: &mut Config, subjects: &Subjects, config: &NatsConfig) {
     stream.subjects = subjects.stream_subjects();
     stream.max_bytes = config.log_bytes_max.try_into().unwrap_or(i64::MAX);
+    stream.max_messages = -1;
     stream.max_messages_per_subject = 1;
+    // An object that does not change for long is as true as any other.
+    stream.max_age = Duration::ZERO;
     stream.max_message_size = MESSAGE_BYTES_MAX.try_into().unwrap_or(i32::MAX);
     // `Old` would silently evict the objects that have not changed for longest.
     stream.discard = DiscardPolicy::New;
+    // An object's next record replaces its last one.
+    stream.discard_new_per_subject = false;
     stream.num_replicas = config.replicas;
     stream.allow_direct = true;
     stream.allow_message_ttl = true;
@@ -118,6 +130,78 @@ fn prescribe(stream: &mut Config, subjects: &Subjects, config: &NatsConfig) {
         .entry(INCARNATION.to_owned())
         .or_insert_with(new_incarnation);
     metadata.insert("anteroom.protocol".to_owned(), PROTOCOL_VERSION.to_string());
+}
+
+/// Returns the faults of the stream and of its copies.
+pub(super) fn faults(info: &Info, subjects: &Subjects, config: &NatsConfig) -> LogFaults {
+    LogFaults {
+        settings: differences(&info.config, subjects, config),
+        copies: missing_copies(info.config.num_replicas, info.cluster.as_ref()),
+    }
+}
+
+/// Returns the settings of the stream that somebody changed, by the names that NATS has for them.
+fn differences(found: &Config, subjects: &Subjects, config: &NatsConfig) -> Vec<String> {
+    let mut wanted = found.clone();
+    prescribe(&mut wanted, subjects, config);
+    let limits = [
+        ("max_msgs", found.max_messages > 0),
+        ("max_consumers", found.max_consumers > 0),
+        ("max_age", !found.max_age.is_zero()),
+    ];
+    let limits = limits.into_iter().filter(|(_, is_limited)| *is_limited);
+    let limits = limits.map(|(name, _)| format!("{name} is limited, and should not be"));
+    let others = [
+        differs("subjects", &found.subjects, &wanted.subjects),
+        differs("storage", &found.storage, &StorageType::File),
+        differs("retention", &found.retention, &RetentionPolicy::Limits),
+        differs("num_replicas", &found.num_replicas, &wanted.num_replicas),
+        differs("max_bytes", &found.max_bytes, &wanted.max_bytes),
+        differs(
+            "max_msgs_per_subject",
+            &found.max_messages_per_subject,
+            &wanted.max_messages_per_subject,
+        ),
+        differs(
+            "max_msg_size",
+            &found.max_message_size,
+            &wanted.max_message_size,
+        ),
+        differs("discard", &found.discard, &wanted.discard),
+        differs(
+            "discard_new_per_subject",
+            &found.discard_new_per_subject,
+            &false,
+        ),
+        differs("allow_direct", &found.allow_direct, &true),
+        differs("allow_msg_ttl", &found.allow_message_ttl, &true),
+        differs("allow_atomic", &found.allow_atomic_publish, &true),
+        differs("deny_purge", &found.deny_purge, &false),
+        differs("sealed", &found.sealed, &false),
+    ];
+    others.into_iter().flatten().chain(limits).collect()
+}
+
+fn differs<T: Debug + PartialEq>(name: &str, found: &T, wanted: &T) -> Option<String> {
+    (found != wanted).then(|| format!("{name} is {found:?}, and should be {wanted:?}"))
+}
+
+/// Returns the copies of the stream that are missing or out of date, where there should be `copies`.
+fn missing_copies(copies: usize, cluster: Option<&ClusterInfo>) -> Vec<String> {
+    // The leader has a copy too.
+    let others = cluster.map_or(&[][..], |cluster| cluster.replicas.as_slice());
+    let is_missing =
+        |peer: &&PeerInfo| peer.offline || !peer.current && peer.active > COPY_SILENCE_MAX;
+    let missing = others.iter().filter(is_missing).map(|peer| {
+        let silent_seconds = peer.active.as_secs();
+        format!(
+            "the copy of server {} is missing: the server was heard {silent_seconds} s ago",
+            peer.name
+        )
+    });
+    let kept = others.len() + 1;
+    let too_few = (kept < copies).then(|| format!("{kept} of {copies} servers have a copy"));
+    missing.chain(too_few).collect()
 }
 
 /// Refuses a server without the features that the log needs. Such a server leaves an unknown
@@ -159,6 +243,85 @@ mod tests {
         assert_eq!(stream.metadata[INCARNATION], incarnation);
         assert_eq!(stream.metadata["theirs"], "kept");
         assert_eq!(stream.description, before.description);
+    }
+
+    #[test]
+    fn settings_that_somebody_changed_are_faults() {
+        let subjects = Subjects::new("c1").unwrap();
+        let config = NatsConfig::new(["nats://nats"], "c1");
+        let mut stream = Config {
+            max_consumers: -1,
+            ..Config::default()
+        };
+        prescribe(&mut stream, &subjects, &config);
+        let found = |change: fn(&mut Config)| {
+            let mut changed = stream.clone();
+            change(&mut changed);
+            differences(&changed, &subjects, &config)
+        };
+        assert_eq!(found(|_| ()), [""; 0]);
+        let cases: &[(fn(&mut Config), &str)] = &[
+            (
+                |of| of.num_replicas = 3,
+                "num_replicas is 3, and should be 1",
+            ),
+            (|of| of.max_bytes = 5, "max_bytes is 5, and should be 2"),
+            (
+                |of| of.retention = RetentionPolicy::Interest,
+                "retention is Interest, and should be Limits",
+            ),
+            (
+                |of| of.discard = DiscardPolicy::Old,
+                "discard is Old, and should be New",
+            ),
+            (
+                |of| of.max_age = Duration::from_secs(60),
+                "max_age is limited, and should not be",
+            ),
+            (
+                |of| of.max_messages = 7,
+                "max_msgs is limited, and should not be",
+            ),
+            (|of| of.subjects.clear(), "subjects is [], and should be"),
+            (
+                |of| of.deny_purge = true,
+                "deny_purge is true, and should be false",
+            ),
+        ];
+        for (change, expected) in cases {
+            let found = found(*change);
+            assert!(
+                found.len() == 1 && found[0].starts_with(expected),
+                "{expected}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn copies_of_servers_that_are_away_are_faults() {
+        let peer = |name: &str, current, offline, silent_seconds| PeerInfo {
+            name: name.to_owned(),
+            current,
+            offline,
+            active: Duration::from_secs(silent_seconds),
+            lag: None,
+        };
+        let missing = |replicas| {
+            let cluster = ClusterInfo {
+                replicas,
+                ..ClusterInfo::default()
+            };
+            missing_copies(3, Some(&cluster))
+        };
+        assert_eq!(missing_copies(1, None), [""; 0]);
+        let busy = peer("b", false, false, 1);
+        assert_eq!(missing(vec![peer("a", true, false, 0), busy]), [""; 0]);
+        let away = "the copy of server b is missing: the server was heard 12 s ago";
+        for gone in [peer("b", false, false, 12), peer("b", true, true, 12)] {
+            assert_eq!(missing(vec![peer("a", true, false, 0), gone]), [away]);
+        }
+        let one = missing(vec![peer("a", true, false, 0)]);
+        assert_eq!(one, ["2 of 3 servers have a copy"]);
     }
 
     #[test]

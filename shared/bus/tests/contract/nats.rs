@@ -9,7 +9,7 @@ use anteroom_bus::{
     testing::NatsServer,
 };
 use anteroom_model::{Epoch, FactError, Group, Revision, ViewState};
-use anteroom_wire::{WireError, envelope::Record, query, subject::Subjects};
+use anteroom_wire::{WireError, envelope::Record, query, status::LogFaults, subject::Subjects};
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
 use async_nats::jetstream::{self, stream};
 
@@ -367,6 +367,33 @@ async fn the_stream_is_made_as_designed_and_brought_up_to_date() {
     let again = bus.ensure_log().await.unwrap();
     assert_eq!(again.incarnation, head.incarnation);
     assert_eq!(found().await, made);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_of_the_stream_that_somebody_changes_are_told() {
+    let harness = Nats::start().await;
+    let bus = harness.bus(harness.config()).await;
+    bus.ensure_log().await.unwrap();
+    let told = async || bus.log_storage().await.unwrap();
+    let made = told().await;
+    assert_eq!(made.faults, LogFaults::default());
+    assert_eq!(made.size, bus.log_size().await.unwrap());
+    let jetstream = jetstream::new(harness.stranger().await);
+    let stream = jetstream.get_stream(STREAM).await.unwrap();
+    let changed = stream::Config {
+        max_bytes: 8 * 1024 * 1024,
+        max_age: Duration::from_secs(3_600),
+        ..stream.cached_info().config.clone()
+    };
+    jetstream.update_stream(&changed).await.unwrap();
+    let expected = [
+        "max_bytes is 8388608, and should be 268435456",
+        "max_age is limited, and should not be",
+    ];
+    assert_eq!(told().await.faults.settings, expected);
+    // The next coordinator sets them again.
+    bus.ensure_log().await.unwrap();
+    assert_eq!(told().await.faults, LogFaults::default());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,7 +17,7 @@ use crate::{
     live::{self, LiveCall, LiveReply, LiveRequest},
     query::{self, CelOutcome, CelQuery, Query, QueryReply, QueryRequest, Selection},
     replica_beat::{self, Page, ReplicaBeat, ReplicaView},
-    status::{self, ObjectStatus, StatusReply, StatusRequest},
+    status::{self, LogFaults, ObjectStatus, StatusReply, StatusRequest},
     tap::{
         self, DecisionRecord, FactRead, Latencies, Row, RuleDecision, Summary, Tap, TapFilter,
         TapRead, Tapped,
@@ -362,6 +362,10 @@ fn taps() -> Vec<Sample> {
             ..ObjectStatus::default()
         }],
         left_out: 1,
+        log_faults: Some(LogFaults {
+            settings: vec!["s".into()],
+            copies: vec!["c".into()],
+        }),
         ..StatusReply::default()
     };
     vec![

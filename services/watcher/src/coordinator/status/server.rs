@@ -7,7 +7,8 @@ use anteroom_model::Incarnation;
 use anteroom_wire::{
     WireError,
     status::{
-        MESSAGE_BYTES_MAX, OBJECTS_MAX, ObjectStatus, StatusReply, decode_request, encode_reply,
+        LogFaults, MESSAGE_BYTES_MAX, OBJECTS_MAX, ObjectStatus, StatusReply, decode_request,
+        encode_reply,
     },
     violation::cut,
 };
@@ -76,6 +77,7 @@ pub(crate) struct StatusServer {
     pub(crate) coordinator: String,
     pub(crate) incarnation: Incarnation,
     pub(crate) log_size: watch::Receiver<LogSize>,
+    pub(crate) log_faults: watch::Receiver<Option<LogFaults>>,
 }
 
 /// The last answer, and the number of times that one was sent lately.
@@ -158,6 +160,7 @@ impl StatusServer {
             log_bytes_max: size.bytes_max,
             objects,
             left_out,
+            log_faults: self.log_faults.borrow().clone(),
         };
         let told = |error: &WireError| {
             tracing::warn!(
@@ -226,6 +229,10 @@ mod tests {
         let bus = LocalBus::new();
         let operator = bus.join();
         let statuses = Statuses::default();
+        let faults = LogFaults {
+            settings: vec!["discard is Old, and should be New".into()],
+            ..LogFaults::default()
+        };
         for number in 0..=OBJECTS_MAX {
             statuses.put(&owner(format!("p{number:04}")), &desired("True"));
         }
@@ -237,6 +244,7 @@ mod tests {
             coordinator: "w-1".into(),
             incarnation: Incarnation("i".into()),
             log_size: watch::channel(LogSize::default()).1,
+            log_faults: watch::channel(Some(faults.clone())).1,
         };
         let serving = tokio::spawn(server.run());
         let call = Call {
@@ -255,6 +263,7 @@ mod tests {
         };
         serving.abort();
         assert_eq!((&*reply.coordinator, reply.left_out), ("w-1", 1));
+        assert_eq!(reply.log_faults, Some(faults));
         assert_eq!(reply.objects.len(), OBJECTS_MAX);
         let first = &reply.objects[0];
         assert_eq!((&*first.name, &*first.ready), ("z", "False"));
