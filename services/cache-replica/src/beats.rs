@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, BusError, BusExt as _};
-use anteroom_mirror::{Mirror, ViewSet};
+use anteroom_mirror::{Mirror, MirrorMetrics, ViewSet};
 use anteroom_model::{ViewId, limits::REPLICA_BEAT_INTERVAL_MS};
 use anteroom_wire::{
     query::CEL_VERSION,
@@ -25,6 +25,7 @@ pub(crate) struct Beats {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) replica: String,
     pub(crate) mirror: Arc<Mirror>,
+    pub(crate) mirrored: MirrorMetrics,
     pub(crate) references: Arc<References>,
     pub(crate) bytes_max: Option<u64>,
     pub(crate) metrics: QueryMetrics,
@@ -129,6 +130,7 @@ impl Beats {
             asked: self.references.take_asked(),
             read: self.references.take_read(),
             cel: CEL_VERSION,
+            digest_mismatches: self.mirrored.digest_mismatches(),
         }
     }
 }

@@ -45,13 +45,14 @@ pub async fn run_and_show(
     let replica = args.name();
     tracing::info!(replica, "replica started");
     let metrics = QueryMetrics::registered(&service.metrics);
+    let mirrored = MirrorMetrics::registered(&service.metrics);
     // The mirror lives until every endpoint is closed: calls that are drained still read its views.
     let living = CancellationToken::new();
     let mirror = Arc::new(Mirror::start(
         Arc::clone(&bus),
         LogScope::All,
         args.mirror(),
-        MirrorMetrics::registered(&service.metrics),
+        mirrored.clone(),
         &living,
     ));
     show(mirror.views());
@@ -98,6 +99,7 @@ pub async fn run_and_show(
         bus: beats_bus,
         replica,
         mirror: Arc::clone(&mirror),
+        mirrored,
         references,
         bytes_max: args.memory_limit,
         metrics,

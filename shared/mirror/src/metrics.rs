@@ -21,6 +21,8 @@ pub struct MirrorMetrics {
     writer_silent_seconds: Family<GroupLabels, Gauge<f64, AtomicU64>>,
     deltas: Family<RecordLabels, Counter>,
     digest_mismatches: Family<ViewLabels, Counter>,
+    /// The mismatches of all views, of those too that are gone. It is no series: heartbeats have the number.
+    mismatches_in_all: Counter,
     resyncs: Family<CauseLabels, Counter>,
     loads: Counter,
     undecodable: Counter,
@@ -95,6 +97,7 @@ impl MirrorMetrics {
                 "anteroom_view_digest_mismatches",
                 "Times that a view was proven to miss something",
             ),
+            mismatches_in_all: Counter::default(),
             resyncs: metrics.create(
                 "anteroom_log_resyncs",
                 "Times that the log was read from its start, by cause",
@@ -167,6 +170,12 @@ impl MirrorMetrics {
         self.digest_mismatches
             .get_or_create(&ViewLabels::new(view))
             .inc();
+        self.mismatches_in_all.inc();
+    }
+
+    /// Returns how many times a view was proven to miss something, whichever it was.
+    pub fn digest_mismatches(&self) -> u64 {
+        self.mismatches_in_all.get()
     }
 
     #[cfg(test)]

@@ -41,11 +41,13 @@ pub struct ReplicaBeat {
     /// The version of the CEL that it evaluates: see [`CEL_VERSION`](crate::query::CEL_VERSION). 0: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cel: u32,
+    /// Times since the replica's start that a view was proven to differ from the log. Each was mended at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub digest_mismatches: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
-fn is_zero(n: &u32) -> bool {
-    *n == 0
+fn is_zero<T: Default + PartialEq>(n: &T) -> bool {
+    *n == T::default()
 }
 
 /// The place of a message among those of one beat.
@@ -246,6 +248,7 @@ mod tests {
             }],
             ages_ms: vec![(ViewId::new("v"), 9)],
             asked: vec![(ViewId::new("o"), ObjectKey::new("a", "b"))],
+            digest_mismatches: 3,
             ..ReplicaBeat::default()
         };
         assert_eq!(decode(&encode(&beat).unwrap()), Ok(beat));

@@ -54,6 +54,7 @@ struct Fed {
 struct Replica {
     bytes: u64,
     bytes_max: Option<u64>,
+    digest_mismatches: u64,
     held: HeldViews,
     heard: Instant,
 }
@@ -100,6 +101,8 @@ pub(crate) struct ReplicaRow {
     pub(crate) views: usize,
     /// Views that it holds and does not serve, with their states.
     pub(crate) unserved: Vec<(String, String)>,
+    /// Times since its start that a view of it was proven to differ from the log.
+    pub(crate) digest_mismatches: u64,
 }
 
 /// A webhook.
@@ -173,12 +176,14 @@ impl System {
         let replica = self.replicas.entry(beat.replica).or_insert(Replica {
             bytes: 0,
             bytes_max: None,
+            digest_mismatches: 0,
             held: HeldViews::default(),
             heard: at,
         });
         replica.held.take_page(beat.page, beat.views);
         replica.bytes = beat.bytes;
         replica.bytes_max = beat.bytes_max;
+        replica.digest_mismatches = beat.digest_mismatches;
         replica.heard = at;
     }
 
@@ -291,6 +296,7 @@ impl System {
                 bytes_max: replica.bytes_max,
                 views: held().count(),
                 unserved,
+                digest_mismatches: replica.digest_mismatches,
             }
         });
         rows.collect()

@@ -123,6 +123,7 @@ fn beats() -> Vec<Sample> {
         asked: vec![(view.clone(), key.clone())],
         read: vec![(view, key)],
         cel: 1,
+        digest_mismatches: 2,
     };
     let webhook = WebhookBeat {
         webhook: "w".into(),
