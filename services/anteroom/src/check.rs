@@ -86,7 +86,7 @@ pub(crate) struct CheckArgs {
 }
 
 /// The categories of checks, in the order in which one stands on the other.
-const CATEGORIES: [&str; 11] = [
+const CATEGORIES: [&str; 12] = [
     "kubernetes",
     "pre",
     "definitions",
@@ -98,6 +98,7 @@ const CATEGORIES: [&str; 11] = [
     "policies",
     "entries",
     "decisions",
+    "reports",
 ];
 
 /// Returns the checks of a run, by their categories.
@@ -124,15 +125,9 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     let client = args.kubernetes.client().await?;
     let begun = Instant::now();
     loop {
-        let asked = Cluster::ask(&client, &args.namespace).await;
-        let cluster = match asked {
-            Ok(mut cluster) => {
-                if !args.pre && nats::is_named(&args.nats) {
-                    let heard = nats::ask(&args.nats).await;
-                    cluster.nats = Some(heard.map_err(|error| format!("{error:#}")));
-                }
-                cluster
-            }
+        let looked = look(&client, &args.namespace, &args.nats, args.pre).await;
+        let cluster = match looked {
+            Ok(cluster) => cluster,
             Err(error) if is_over(begun, args.wait) => {
                 warn(&format!("nothing could be asked: {error:#}"));
                 return Ok(ExitCode::from(EXIT_NOTHING_ASKED));
@@ -154,6 +149,30 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Asks the API server, and listens to NATS meanwhile.
+///
+/// # Errors
+/// The API server does not answer at all.
+async fn look(
+    client: &kube::Client,
+    namespace: &str,
+    nats: &NatsArgs,
+    pre: bool,
+) -> anyhow::Result<Cluster> {
+    let listening = async {
+        match !pre && nats::is_named(nats) {
+            true => Some(nats::ask(nats).await.map_err(|error| format!("{error:#}"))),
+            false => None,
+        }
+    };
+    let asking = Cluster::ask(client, namespace, pre);
+    let (asked, heard) = tokio::join!(Box::pin(asking), Box::pin(listening));
+    Ok(Cluster {
+        nats: heard,
+        ..asked?
+    })
+}
+
 /// Makes all checks of an installation, and returns what they find, and what was heard over NATS.
 ///
 /// # Errors
@@ -163,11 +182,7 @@ pub(crate) async fn of_installation(
     namespace: &str,
     nats: &NatsArgs,
 ) -> anyhow::Result<(Value, Result<Value, String>)> {
-    let mut cluster = Cluster::ask(client, namespace).await?;
-    if nats::is_named(nats) {
-        let heard = nats::ask(nats).await;
-        cluster.nats = Some(heard.map_err(|error| format!("{error:#}")));
-    }
+    let cluster = look(client, namespace, nats, false).await?;
     let checks = Report::new(&checks(false), &cluster).json();
     let heard = match &cluster.nats {
         None => Err("no login to NATS was given".to_owned()),

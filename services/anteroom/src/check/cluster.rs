@@ -35,6 +35,8 @@ pub(super) struct Cluster {
     /// The Secrets with keys of NATS and with the webhook's certificate.
     pub(super) nats_secret: ReadResult<Option<Value>>,
     pub(super) webhook_secret: ReadResult<Option<Value>>,
+    /// The Lease of the reporter that reports.
+    pub(super) reporter_lease: ReadResult<Option<Value>>,
     pub(super) policies: ReadResult<Vec<Value>>,
     pub(super) entries: ReadResult<Vec<Value>>,
     /// The rights that the caller lacks for an installation, as in `create deployments.apps`.
@@ -80,6 +82,7 @@ impl Cluster {
             endpoints: no(),
             nats_secret: no(),
             webhook_secret: no(),
+            reporter_lease: no(),
             policies: no(),
             entries: no(),
             lacking: no(),
@@ -87,11 +90,11 @@ impl Cluster {
         }
     }
 
-    /// Asks for everything, by the caller's own rights.
+    /// Asks for everything, by the caller's own rights. `pre`: before an installation.
     ///
     /// # Errors
     /// The API server does not answer at all.
-    pub(super) async fn ask(client: &Client, namespace: &str) -> anyhow::Result<Self> {
+    pub(super) async fn ask(client: &Client, namespace: &str, pre: bool) -> anyhow::Result<Self> {
         let asker = Asker(client);
         let (version, clock_ahead_seconds) = asker.version().await?;
         let own = |api: &str, path: &str| format!("/{api}/namespaces/{namespace}/{path}");
@@ -130,9 +133,19 @@ impl Cluster {
             webhook_secret: asker
                 .get(&own("api/v1", "secrets/anteroom-webhook-tls"))
                 .await,
+            reporter_lease: asker
+                .get(&own(
+                    "apis/coordination.k8s.io/v1",
+                    "leases/anteroom-reporter",
+                ))
+                .await,
             policies: together(policies),
             entries: together(entries),
-            lacking: asker.lacking(namespace).await,
+            // A question for each kind of object takes long.
+            lacking: match pre {
+                true => asker.lacking(namespace).await,
+                false => Err("it is asked before an installation".to_owned()),
+            },
             nats: None,
         })
     }

@@ -5,7 +5,7 @@ use anteroom_runtime::{
     wall_clock,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{
@@ -30,7 +30,13 @@ const DEPLOYMENTS: [&str; 3] = [
 /// The rest of a certificate's validity at which it has to be replaced.
 const ENDS_SOON: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-pub(super) const CHECKS: [Check; 12] = [
+/// The Deployment of the reporter, which may be left out, and its lease.
+const REPORTER: &str = "anteroom-reporter";
+
+/// The time without a renewal after which a lease says that its holder is gone: four times its duration.
+const LEASE_SILENCE_MAX: SignedDuration = SignedDuration::from_secs(60);
+
+pub(super) const CHECKS: [Check; 13] = [
     Check {
         id: "definitions-served",
         category: "definitions",
@@ -114,6 +120,13 @@ pub(super) const CHECKS: [Check; 12] = [
         fact: "every entry is served",
         is_pre: false,
         find: entries_ready,
+    },
+    Check {
+        id: "reports-leader",
+        category: "reports",
+        fact: "a reporter holds the lease, and renews it",
+        is_pre: false,
+        find: reporter_leads,
     },
 ];
 
@@ -361,4 +374,45 @@ fn rules_run(cluster: &Cluster) -> Finding {
 
 fn permitted(cluster: &Cluster) -> Finding {
     listed(cluster, "notPermitted")
+}
+
+fn reporter_leads(cluster: &Cluster) -> Finding {
+    Finding::of(&cluster.deployments, |deployments| {
+        let reporter = services(deployments).find(|part| name(part) == REPORTER);
+        if reporter.is_none_or(|part| part["spec"]["replicas"] == 0) {
+            return Finding::Good; // Nobody wants reports.
+        }
+        Finding::of(&cluster.reporter_lease, |lease| {
+            let held_by = lease
+                .as_ref()
+                .and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+            let Some(holder) = held_by.filter(|holder| !holder.is_empty()) else {
+                return Finding::Failed(format!("nobody holds the lease {REPORTER}"));
+            };
+            match lease.as_ref().and_then(written_at) {
+                Some(at) => Finding::of(&cluster.clock_ahead_seconds, |ahead| {
+                    let now = wall_clock::now() + SignedDuration::from_secs(*ahead);
+                    renewed(holder, now.duration_since(at))
+                }),
+                None => Finding::Good,
+            }
+        })
+    })
+}
+
+/// Returns when somebody wrote an object last, by the API server's clock: other machines' clocks may differ from that.
+fn written_at(object: &Value) -> Option<Timestamp> {
+    let fields = object["metadata"]["managedFields"].as_array()?;
+    let times = fields.iter().filter_map(|of| of["time"].as_str());
+    times.filter_map(|time| time.parse().ok()).max()
+}
+
+fn renewed(holder: &str, silence: SignedDuration) -> Finding {
+    match silence <= LEASE_SILENCE_MAX {
+        true => Finding::Good,
+        false => Finding::Failed(format!(
+            "{holder} holds the lease {REPORTER}, and has not renewed it for {} s",
+            silence.as_secs()
+        )),
+    }
 }

@@ -1,6 +1,7 @@
 //! Checks of what runs, by what is heard over NATS. Pure.
 
 use anteroom_model::{Group, ViewId, limits::AGE_MAX_DEFAULT_MS};
+use anteroom_wire::status::LogFaults;
 
 use super::{
     cluster::Cluster,
@@ -18,7 +19,13 @@ const RECENT_MS: u64 = 60_000;
 /// Objects that one request may be evaluated over without a warning.
 const EXAMINED_MAX: u64 = 10_000;
 
-pub(super) const CHECKS: [Check; 12] = [
+/// The part of a rule's requests that may be refused because the rule could not be evaluated, in percent.
+const REFUSED_PERCENT_MAX: u64 = 5;
+
+/// The requests of a rule from which on such a part says something.
+const DECIDED_MIN: u64 = 20;
+
+pub(super) const CHECKS: [Check; 16] = [
     Check {
         id: "nats-reachable",
         category: "nats",
@@ -32,6 +39,20 @@ pub(super) const CHECKS: [Check; 12] = [
         fact: "the log has room",
         is_pre: false,
         find: room,
+    },
+    Check {
+        id: "nats-stream",
+        category: "nats",
+        fact: "the stream of the log has the settings that services need",
+        is_pre: false,
+        find: stream,
+    },
+    Check {
+        id: "nats-copies",
+        category: "nats",
+        fact: "every copy of the log is up to date",
+        is_pre: false,
+        find: copies,
     },
     Check {
         id: "watchers-coordinator",
@@ -76,6 +97,13 @@ pub(super) const CHECKS: [Check; 12] = [
         find: served,
     },
     Check {
+        id: "views-equal",
+        category: "views",
+        fact: "no view was found to differ from the log",
+        is_pre: false,
+        find: equal,
+    },
+    Check {
         id: "replicas-memory",
         category: "views",
         fact: "views fit into the replicas' memory",
@@ -95,6 +123,13 @@ pub(super) const CHECKS: [Check; 12] = [
         fact: "every rule could be evaluated in the last minute",
         is_pre: false,
         find: errors,
+    },
+    Check {
+        id: "decisions-refused",
+        category: "decisions",
+        fact: "no rule refuses more than 5 % of its requests because it could not be evaluated",
+        is_pre: false,
+        find: refused,
     },
     Check {
         id: "decisions-scans",
@@ -133,6 +168,28 @@ fn room(cluster: &Cluster) -> Finding {
                 _ => Finding::Good,
             }
         })
+    })
+}
+
+/// Returns the finding that `find` makes of the log's faults.
+fn over_log(cluster: &Cluster, find: fn(&LogFaults) -> Finding) -> Finding {
+    over_nats(cluster, |nats| {
+        Finding::of(&nats.statuses, |said| match &said.log_faults {
+            Some(faults) => find(faults),
+            None => Finding::NotAsked("the coordinator has not looked at the log yet".to_owned()),
+        })
+    })
+}
+
+fn stream(cluster: &Cluster) -> Finding {
+    over_log(cluster, |faults| {
+        Finding::none(faults.settings.clone(), Finding::Failed)
+    })
+}
+
+fn copies(cluster: &Cluster) -> Finding {
+    over_log(cluster, |faults| {
+        Finding::none(faults.copies.clone(), Finding::Failed)
     })
 }
 
@@ -205,6 +262,18 @@ fn served(cluster: &Cluster) -> Finding {
     })
 }
 
+fn equal(cluster: &Cluster) -> Finding {
+    over_nats(cluster, |nats| {
+        let rows = nats.system.replicas().into_iter();
+        let rows = rows.filter(|row| row.digest_mismatches > 0);
+        let differed = rows.map(|row| {
+            let (replica, times) = (&row.replica, row.digest_mismatches);
+            format!("{replica}: {times} times since its start, and the log was read again")
+        });
+        Finding::none(differed.collect(), Finding::Warning)
+    })
+}
+
 fn memory(cluster: &Cluster) -> Finding {
     over_nats(cluster, |nats| {
         let rows = nats.system.replicas().into_iter();
@@ -252,6 +321,28 @@ fn errors(cluster: &Cluster) -> Finding {
         found.sort_unstable();
         found.dedup();
         Finding::none(found, Finding::Failed)
+    })
+}
+
+fn refused(cluster: &Cluster) -> Finding {
+    over_nats(cluster, |nats| {
+        let refusing = nats.decisions.rules.iter().filter_map(|row| {
+            // A request that violates the rule is refused for that.
+            let refused = row.errors.min(row.denied.saturating_sub(row.failed));
+            let is_high =
+                refused.saturating_mul(100) > row.decided.saturating_mul(REFUSED_PERCENT_MAX);
+            (row.decided >= DECIDED_MIN && is_high).then(|| {
+                format!(
+                    "{} / {}: {} of {} requests: {}",
+                    row.policy,
+                    row.rule,
+                    count(refused),
+                    count(row.decided),
+                    row.error.as_deref().unwrap_or("an error")
+                )
+            })
+        });
+        Finding::none(refusing.collect(), Finding::Failed)
     })
 }
 

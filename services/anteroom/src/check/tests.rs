@@ -47,6 +47,16 @@ fn object(kind: &str, ready: &str) -> Value {
     json!({ "kind": kind, "metadata": { "name": "a" }, "status": { "conditions": [condition] } })
 }
 
+/// The reporter's lease, renewed so many seconds ago by the API server's clock.
+fn lease(holder: &str, seconds_ago: i64) -> Value {
+    let at = |ago| (wall_clock::now() - SignedDuration::from_secs(ago)).to_string();
+    json!({
+        "metadata": { "name": "anteroom-reporter",
+            "managedFields": [{ "time": at(3_600) }, { "time": at(seconds_ago) }] },
+        "spec": { "holderIdentity": holder },
+    })
+}
+
 pub(super) fn healthy() -> Cluster {
     let year = SignedDuration::from_hours(24 * 365);
     let webhook_secret = secret("anteroom-webhook-tls", year);
@@ -84,6 +94,7 @@ pub(super) fn healthy() -> Cluster {
         ]),
         nats_secret: Ok(Some(secret("anteroom-nats-server", year))),
         webhook_secret: Ok(Some(webhook_secret)),
+        reporter_lease: Ok(Some(lease("r-1", 3))),
         policies: Ok(vec![object("ClusterPolicy", "True")]),
         entries: Ok(vec![object("CachedContextEntry", "True")]),
         lacking: Ok(Vec::new()),
@@ -236,6 +247,13 @@ const FAULTS: &[(&str, bool, Fault)] = &[
             .unwrap()
             .push(object("GlobalContextEntry", "False"));
     }),
+    ("reports-leader", true, |of| of.reporter_lease = Ok(None)),
+    ("reports-leader", true, |of| {
+        of.reporter_lease = Ok(Some(lease("", 3)));
+    }),
+    ("reports-leader", true, |of| {
+        of.reporter_lease = Ok(Some(lease("r-1", 90)));
+    }),
 ];
 
 #[test]
@@ -283,6 +301,29 @@ fn a_webhook_that_leaves_the_namespace_alone_is_no_finding() {
         cluster.validating.as_mut().unwrap().push(webhook);
         assert_eq!(found(&cluster, false), []);
     }
+}
+
+#[test]
+fn without_a_reporter_nobody_has_to_hold_its_lease() {
+    let without: [Fault; 2] = [
+        |of| of.deployments.as_mut().unwrap()[1]["spec"]["replicas"] = json!(0),
+        |of| drop(of.deployments.as_mut().unwrap().remove(1)),
+    ];
+    for change in without {
+        let mut cluster = healthy();
+        change(&mut cluster);
+        cluster.reporter_lease = Ok(None);
+        assert_eq!(found(&cluster, false), []);
+    }
+}
+
+#[test]
+fn a_lease_is_as_old_as_the_api_server_says_whatever_clock_is_wrong() {
+    let mut cluster = healthy();
+    cluster.reporter_lease = Ok(Some(lease("r-1", 303)));
+    cluster.clock_ahead_seconds = Ok(-300);
+    let ids = found(&cluster, false).into_iter().map(|(id, _)| id);
+    assert_eq!(ids.collect::<Vec<_>>(), ["kubernetes-clock"]);
 }
 
 #[test]

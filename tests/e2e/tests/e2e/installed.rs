@@ -11,6 +11,7 @@ use anteroom_e2e::{
     manifests,
     process::{real_part, workspace_binary},
     system::SYSTEM_NAMESPACE,
+    wait,
     world::{World, host, ingress},
 };
 use anyhow::{Context, ensure};
@@ -346,10 +347,20 @@ async fn checks_find_what_is_wrong(world: &World) -> anyhow::Result<()> {
         }),
     )
     .await?;
+    // The reporter has a Deployment, and does not run.
+    let expected = (Some(1), vec!["reports-leader".to_owned()]);
+    wait::until("one finding", async || {
+        let found = checked(world, Identity::Admin, &[]).await?;
+        ensure!(found == expected, "{found:?}");
+        Ok(())
+    })
+    .await?;
+    reporter_leads(world, "reporter-1").await?;
     let after = checked(world, Identity::Admin, &["--wait", "30s"]).await?;
     ensure!(after == (Some(0), vec![]), "{after:?}");
     let of_secrets = ["parts-keys", "webhooks-trusted", "webhooks-certificate"];
     apply_but(world, "templates/tests/check.yaml", "Pod").await?;
+    reporter_leads(world, "reporter-2").await?;
     let by_helm = checked(world, Identity::Check, &["--wait", "30s"]).await?;
     let expected = (Some(0), of_secrets.map(str::to_owned).to_vec());
     ensure!(by_helm == expected, "{by_helm:?}");
@@ -365,6 +376,16 @@ async fn checks_find_what_is_wrong(world: &World) -> anyhow::Result<()> {
         "{found:?}"
     );
     manifests::delete(&world.client, &broken).await
+}
+
+/// Writes the lease as a reporter does that has just taken it.
+async fn reporter_leads(world: &World, holder: &str) -> anyhow::Result<()> {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "anteroom-reporter", "namespace": SYSTEM_NAMESPACE },
+        "spec": { "holderIdentity": holder },
+    });
+    manifests::apply(&world.client, &lease).await
 }
 
 /// Applies a template's objects, but those of a kind.

@@ -6,7 +6,7 @@ use anteroom_model::{Epoch, Failure, Group, Incarnation, Revision, ViewId};
 use anteroom_wire::{
     beat::{Beat, ViewBeat},
     replica_beat::{ReplicaBeat, ReplicaView},
-    status::StatusReply,
+    status::{LogFaults, StatusReply},
     tap::{DecisionRecord, RuleDecision},
     webhook_beat::WebhookBeat,
 };
@@ -25,7 +25,7 @@ struct Parts {
     replicas: Vec<ReplicaBeat>,
     webhooks: Vec<WebhookBeat>,
     status: Result<StatusReply, String>,
-    examined: u64,
+    rule: RuleRow,
     records: Vec<DecisionRecord>,
 }
 
@@ -73,9 +73,22 @@ impl Parts {
             status: Ok(StatusReply {
                 log_bytes: Some(100),
                 log_bytes_max: Some(1_000),
+                log_faults: Some(LogFaults::default()),
                 ..StatusReply::default()
             }),
-            examined: 1,
+            rule: RuleRow {
+                policy: "p".into(),
+                rule: "r".into(),
+                decided: 100,
+                failed: 50,
+                denied: 50,
+                reads: vec![RuleRead {
+                    entry: "pods".into(),
+                    examined: 1,
+                    ..RuleRead::default()
+                }],
+                ..RuleRow::default()
+            },
             records: Vec::new(),
         }
     }
@@ -91,23 +104,12 @@ impl Parts {
         for beat in self.webhooks {
             system.webhook(beat, at);
         }
-        let read = RuleRead {
-            entry: "pods".into(),
-            examined: self.examined,
-            ..RuleRead::default()
-        };
-        let row = RuleRow {
-            policy: "p".into(),
-            rule: "r".into(),
-            reads: vec![read],
-            ..RuleRow::default()
-        };
         NatsMessages {
             system,
             at: at + Duration::from_millis(10),
             statuses: self.status,
             decisions: Decisions {
-                rules: vec![row],
+                rules: vec![self.rule],
                 ..Decisions::default()
             },
             records: self.records,
@@ -146,10 +148,20 @@ fn error(age_ms: u64) -> DecisionRecord {
 
 type Fault = fn(&mut Parts);
 
+fn log_faults(of: &mut Parts) -> &mut LogFaults {
+    of.status.as_mut().unwrap().log_faults.as_mut().unwrap()
+}
+
 /// Faults of a system: the check that finds each, and whether it fails.
 const FAULTS: &[(&str, bool, Fault)] = &[
     ("nats-room", true, |of| {
         of.status.as_mut().unwrap().log_bytes = Some(801);
+    }),
+    ("nats-stream", true, |of| {
+        log_faults(of).settings = vec!["max_age is limited, and should not be".into()];
+    }),
+    ("nats-copies", true, |of| {
+        log_faults(of).copies = vec!["2 of 3 servers have a copy".into()];
     }),
     ("watchers-groups", true, |of| drop(of.writers.remove(5))),
     ("watchers-standby", false, |of| {
@@ -172,6 +184,9 @@ const FAULTS: &[(&str, bool, Fault)] = &[
     }),
     ("views-served", true, |of| of.replicas[0].views.clear()),
     ("views-served", true, |of| of.replicas.clear()),
+    ("views-equal", false, |of| {
+        of.replicas[0].digest_mismatches = 1;
+    }),
     ("replicas-memory", false, |of| of.replicas[0].bytes = 801),
     ("webhooks-called", true, |of| of.webhooks.clear()),
     ("webhooks-called", true, |of| {
@@ -183,7 +198,12 @@ const FAULTS: &[(&str, bool, Fault)] = &[
     ("decisions-errors", true, |of| {
         of.records = vec![error(59_000)];
     }),
-    ("decisions-scans", false, |of| of.examined = 10_001),
+    ("decisions-refused", true, |of| {
+        (of.rule.denied, of.rule.errors) = (56, 6);
+    }),
+    ("decisions-scans", false, |of| {
+        of.rule.reads[0].examined = 10_001;
+    }),
 ];
 
 /// Returns the checks that a fault is seeded for.
@@ -213,6 +233,27 @@ fn errors_of_the_past_and_answers_of_calls_may_be_old() {
 }
 
 #[test]
+fn errors_that_refuse_little_or_of_few_requests_or_none_are_no_share() {
+    for (decided, failed, denied, errors) in [(100, 50, 55, 5), (19, 0, 19, 19), (100, 50, 50, 90)]
+    {
+        let mut parts = Parts::healthy();
+        let rule = &mut parts.rule;
+        (rule.decided, rule.failed) = (decided, failed);
+        (rule.denied, rule.errors) = (denied, errors);
+        assert_eq!(found(Some(Ok(parts.heard()))), [], "{errors} of {decided}");
+    }
+}
+
+#[test]
+fn a_coordinator_that_says_nothing_of_the_logs_storage_fails_no_check() {
+    let mut parts = Parts::healthy();
+    parts.status.as_mut().unwrap().log_faults = None;
+    let found = found(Some(Ok(parts.heard())));
+    let not_asked = |(_, finding): &(_, Finding)| matches!(finding, Finding::NotAsked(_));
+    assert!(found.len() == 2 && found.iter().all(not_asked), "{found:?}");
+}
+
+#[test]
 fn without_a_coordinator_the_room_of_the_log_is_not_known() {
     let mut parts = Parts::healthy();
     parts.writers.remove(0);
@@ -224,6 +265,8 @@ fn without_a_coordinator_the_room_of_the_log_is_not_known() {
         .collect();
     let expected = [
         ("nats-room", true),
+        ("nats-stream", true),
+        ("nats-copies", true),
         ("watchers-coordinator", false),
         ("watchers-groups", false),
     ];
