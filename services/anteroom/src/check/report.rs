@@ -103,3 +103,6 @@ impl Report {
         json!({ "success": self.is_success(), "categories": categories.collect::<Vec<_>>() })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,7 +133,7 @@ fn a_healthy_installation_has_no_findings() {
     );
 }
 
-type Fault = fn(&mut Cluster);
+pub(super) type Fault = fn(&mut Cluster);
 
 fn foreign(selector: &Value, policy: &str) -> Value {
     json!({ "metadata": { "name": "other" }, "webhooks": [{
@@ -148,7 +148,7 @@ fn webhook_data(of: &mut Cluster) -> &mut Value {
 }
 
 /// Faults of an installation: the check that finds each, and whether it fails.
-const FAULTS: &[(&str, bool, Fault)] = &[
+pub(super) const FAULTS: &[(&str, bool, Fault)] = &[
     ("kubernetes-version", true, |of| of.version = Ok((1, 29))),
     ("kubernetes-clock", false, |of| {
         of.clock_ahead_seconds = Ok(-10);

@@ -211,6 +211,15 @@ pub(in super::super) fn seeded() -> impl Iterator<Item = &'static str> {
     FAULTS.iter().map(|(id, ..)| *id)
 }
 
+/// Returns what is heard of a system with each fault.
+pub(in super::super) fn faulty() -> impl Iterator<Item = NatsMessages> {
+    FAULTS.iter().map(|(.., fault)| {
+        let mut parts = Parts::healthy();
+        fault(&mut parts);
+        parts.heard()
+    })
+}
+
 #[test]
 fn each_fault_of_a_system_is_found_by_its_own_check_alone() {
     for (id, fails, fault) in FAULTS {
