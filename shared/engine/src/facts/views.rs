@@ -333,7 +333,8 @@ fn record(span: &Span, outcome: &Result<Replied, FactError>) {
         }
         Err(error) => {
             span.record("otel.status_code", "ERROR");
-            span.record("error", format!("{} {error}", error.code()));
+            // Messages may quote data.
+            span.record("error", error.code().as_str());
         }
     }
 }
