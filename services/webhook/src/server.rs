@@ -20,6 +20,7 @@ mod listen;
 mod memory;
 mod receive;
 mod stream;
+mod trace;
 
 use std::{
     convert::Infallible,

@@ -11,18 +11,18 @@ use anteroom_engine::{
 use anteroom_functions::{meter, operator};
 use anteroom_model::{ErrorCode, ObjectKey};
 use anteroom_policy::{Operation, Phase, PolicyKind, RequestParts};
-use anteroom_runtime::telemetry;
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header::CONTENT_TYPE};
+use http::{HeaderValue, StatusCode, Uri, header::CONTENT_TYPE};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
-use tracing::{Instrument as _, Span, field::Empty};
+use tracing::{Instrument as _, Span};
 
 use super::{
     App,
     memory::{self, NeededMemory, NoMemory},
     receive::NotReceived,
+    trace,
 };
 use crate::{
     admission::{self, Admission},
@@ -74,7 +74,7 @@ impl ReviewSubject {
 
 /// Answers one request of the API server.
 pub(super) async fn answer(app: &App, subject: ReviewSubject, request: Request) -> Response {
-    let span = span(request.headers());
+    let span = trace::span(request.headers());
     answer_in_span(app, &subject, request)
         .instrument(span)
         .await
@@ -173,6 +173,7 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
 /// There is no memory, of one kind or the other.
 fn busy(app: &App, what: &str) -> Response {
     app.metrics.review_error(ErrorCode::BUSY);
+    trace::undecided(ErrorCode::BUSY);
     let body = response::error(ErrorCode::BUSY, &format!("{what}: try again"));
     json(StatusCode::SERVICE_UNAVAILABLE, body)
 }
@@ -248,6 +249,7 @@ async fn answer_objects(
         decision: &decision,
         took,
     });
+    trace::decided(phase, &decision);
     log(review, &decision, took);
     let bytes = answer_bytes(review, &decision);
     // The decision is dropped there too.
@@ -348,11 +350,6 @@ fn judge_policy(app: &App, review: &Review<'_>) -> Result<Admission, ReviewError
 
 /// Logs the decision and the facts behind it.
 fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
-    let span = Span::current();
-    span.record("allowed", decision.allowed());
-    if decision.error {
-        span.record("otel.status_code", "ERROR");
-    }
     if decision.rules.is_empty() && decision.allowed() {
         return;
     }
@@ -405,7 +402,7 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
 fn refused(app: &App, subject: &ReviewSubject, error: &ReviewError) -> Response {
     let code = error.code();
     app.metrics.review_error(code);
-    Span::current().record("otel.status_code", "ERROR");
+    trace::undecided(code);
     tracing::warn!(code = code.as_str(), %error, "review refused: it cannot be decided");
     match error.uid() {
         Some(uid) => {
@@ -448,26 +445,6 @@ fn timeout(uri: &Uri) -> Duration {
             Duration::from_secs(TIMEOUT_SECONDS_DEFAULT.into()),
             Duration::from_secs,
         )
-}
-
-/// The span of a review; its parent is the API server's span, if the request names one.
-fn span(headers: &HeaderMap) -> Span {
-    let span = tracing::info_span!(
-        "admission",
-        otel.kind = "server",
-        otel.status_code = Empty,
-        uid = Empty,
-        kind = Empty,
-        namespace = Empty,
-        name = Empty,
-        operation = Empty,
-        allowed = Empty,
-    );
-    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(traceparent) = header("traceparent") {
-        telemetry::set_parent(&span, traceparent, header("tracestate").unwrap_or_default());
-    }
-    span
 }
 
 #[cfg(test)]

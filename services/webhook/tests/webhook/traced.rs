@@ -54,8 +54,27 @@ async fn a_query_is_the_child_of_the_admission_that_asks() {
     );
     assert_eq!(query.parent_span_id, admission.span_id);
     assert_eq!(sent, format!("00-{trace_id}-{}-01", query.span_id));
-    assert_eq!(admission.attributes["allowed"], "false");
-    assert_eq!(admission.attributes["name"], "traced");
+    for (attribute, expected) in [
+        ("allowed", "false"),
+        ("kind", "Ingress"),
+        ("namespace", "shop"),
+        ("name", "traced"),
+        ("anteroom.phase", "validate"),
+        ("anteroom.decision", "denied"),
+        ("anteroom.policy", "hosts"),
+        ("anteroom.rule", "unique-host"),
+        ("anteroom.policies", "hosts"),
+        ("anteroom.facts", "view"),
+    ] {
+        assert_eq!(admission.attributes[attribute], expected, "{attribute}");
+    }
+    assert!(admission.attributes.contains_key("anteroom.facts_age_ms"));
+    // The user's name, and the message, which quotes the object.
+    let told = format!("{spans:?}");
+    assert!(
+        !told.contains("alice") && !told.contains("a.example"),
+        "{told}"
+    );
     assert_eq!(query.attributes["revision"], "42");
     assert_eq!(query.attributes["replica"], "replica-0");
 }

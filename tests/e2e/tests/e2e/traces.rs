@@ -1,4 +1,4 @@
-//! One trace for a decision, one for a change, each across processes.
+//! One trace for a decision, one for a change, each across processes; and the searches of `docs/traces.md` find them.
 //!
 //! Every service is a process of its own and exports to a receiver in this one.
 
@@ -17,6 +17,9 @@ use kube::{Client, Config};
 
 const ENTRY: &str = include_str!("../../../demo/manifests/entry.yaml");
 const POLICY: &str = include_str!("../../../demo/manifests/policy.yaml");
+
+/// The page whose searches are held here.
+const PAGE: &str = include_str!("../../../../docs/traces.md");
 
 const HOST: &str = "traced.example.com";
 
@@ -63,9 +66,23 @@ async fn decisions_and_changes_are_one_trace_each_across_processes() -> anyhow::
     })
     .await?;
 
-    let spans = receiver
-        .wait_until(|spans| decision(spans).is_some() && change(spans).is_some())
-        .await;
+    // A review that cannot be decided.
+    let review = String::from_utf8(review("uid", &ingress("shop", "other", HOST)).to_vec())?;
+    let unknown = review.replace("admission.k8s.io/v1", "admission.k8s.io/v9");
+    ensure!(reviewer.post(unknown.into()).await.is_err(), "it was read");
+
+    let searches = searches();
+    assert_eq!(searches.len(), 14, "{searches:?}");
+    let enough = |spans: &[ReceivedSpan]| {
+        let is_found = |search: &Search| search.finds(spans);
+        decision(spans).is_some() && change(spans).is_some() && searches.iter().all(is_found)
+    };
+    let waited = tokio::time::timeout(wait::PATIENCE, receiver.wait_until(enough)).await;
+    let spans = waited.unwrap_or_else(|_| receiver.spans());
+    let unfound = searches.iter().filter(|search| !search.finds(&spans));
+    let unfound: Vec<_> = unfound.collect();
+    assert!(unfound.is_empty(), "{unfound:?}");
+    a_denial_is_described(&spans)?;
     let (admission, asked, answered) = decision(&spans).context("a decision's trace")?;
     assert_eq!(
         [&*admission.service, &*asked.service, &*answered.service],
@@ -89,6 +106,89 @@ async fn decisions_and_changes_are_one_trace_each_across_processes() -> anyhow::
         ]
     );
     Ok(())
+}
+
+/// A denial names its policy, and neither who asked nor what the user was told.
+fn a_denial_is_described(spans: &[ReceivedSpan]) -> anyhow::Result<()> {
+    let is_denial = |span: &&ReceivedSpan| {
+        let decision = span.attributes.get("anteroom.decision");
+        decision.is_some_and(|decision| decision == "denied")
+    };
+    let denial = spans.iter().find(is_denial).context("a denial")?;
+    for (attribute, expected) in [
+        ("allowed", "false"),
+        ("kind", "Ingress"),
+        ("namespace", "shop"),
+        ("anteroom.phase", "validate"),
+        ("anteroom.policy", "unique-ingress-host"),
+        ("anteroom.rule", "host-is-free"),
+        ("anteroom.policies", "unique-ingress-host"),
+        ("anteroom.facts", "view"),
+    ] {
+        assert_eq!(denial.attributes[attribute], expected, "{attribute}");
+    }
+    let tells = |span: &&ReceivedSpan| {
+        let mut values = span.attributes.values();
+        values.any(|value| value.contains("alice") || value.contains("another Ingress"))
+    };
+    assert_eq!(spans.iter().find(tells), None);
+    Ok(())
+}
+
+/// A part of a search: a span, and the attributes that it has to have.
+#[derive(Debug)]
+struct Search {
+    service: Option<&'static str>,
+    name: &'static str,
+    attributes: Vec<&'static str>,
+}
+
+impl Search {
+    /// Reads what is in braces in TraceQL.
+    fn in_trace_ql(selector: &'static str) -> Option<Self> {
+        let (selector, _) = selector.split_once('}')?;
+        let is_of_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '.';
+        let attributes = selector.split("span.").skip(1);
+        let attributes = attributes.filter_map(|rest| rest.split(|c: char| !is_of_name(c)).next());
+        Some(Self {
+            service: None,
+            name: selector.strip_prefix(" name = \"")?.split('"').next()?,
+            attributes: attributes.collect(),
+        })
+    }
+
+    /// Reads what is to be filled in at Jaeger's page.
+    fn in_jaeger(line: &'static str) -> Option<Self> {
+        let mut values = line.split('`').skip(1).step_by(2);
+        let (service, name, tags) = (values.next()?, values.next()?, values.next()?);
+        let attributes = tags.split(' ').filter_map(|tag| tag.split('=').next());
+        Some(Self {
+            service: Some(service),
+            name,
+            attributes: attributes.collect(),
+        })
+    }
+
+    fn finds(&self, spans: &[ReceivedSpan]) -> bool {
+        spans.iter().any(|span| {
+            let has = |attribute: &&str| span.attributes.contains_key(*attribute);
+            span.name == self.name
+                && self.service.is_none_or(|service| span.service == service)
+                && self.attributes.iter().all(has)
+        })
+    }
+}
+
+/// The searches of the page, in both forms.
+fn searches() -> Vec<Search> {
+    let blocks = PAGE.split("```traceql").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let selectors = blocks.flat_map(|block| block.split('{').skip(1));
+    let lines = PAGE.lines().filter(|line| line.starts_with("Jaeger: "));
+    let in_trace_ql = selectors.filter_map(Search::in_trace_ql);
+    in_trace_ql
+        .chain(lines.filter_map(Search::in_jaeger))
+        .collect()
 }
 
 /// The admission, the webhook's query, and the replica's part of it: each the parent of the next.
