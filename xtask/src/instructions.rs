@@ -54,6 +54,15 @@ const DRIVERS: &[Driver] = &[
     decision("a review that no policy wants", &["--policy", "none"]),
     decision("a decision that asks nobody", &["--policy", "local"]),
     decision("a decision by an indexed query", &["--policy", "hosts"]),
+    // The difference of these two is the cost of a look.
+    decision(
+        "a decision with nobody looking",
+        &["--policy", "hosts", "--tap", "none"],
+    ),
+    decision(
+        "a decision with a summary looked at",
+        &["--policy", "hosts", "--tap", "summary"],
+    ),
     decision(
         "host and path by an unchanged call",
         &["--policy", "paths", "--objects", "300"],

@@ -7,7 +7,8 @@
 //! cargo bench -p anteroom-webhook --bench decisions -- --policy hosts --reviews 1000
 //! ```
 //!
-//! With `--over http1` or `--over http2` the reviews are posted over TLS, whose cost counts too.
+//! With `--over http1` or `--over http2` the reviews are posted over TLS, whose cost counts too. With `--tap summary` each
+//! decision is counted for an operator who looks.
 #![allow(clippy::print_stdout, reason = "it is what this program is for")]
 #![allow(clippy::unwrap_used, reason = "nothing here comes from outside")]
 
@@ -40,6 +41,10 @@ struct Cli {
     #[arg(long, value_enum)]
     over: Option<Http>,
 
+    /// The decisions that an operator looks at meanwhile.
+    #[arg(long, value_enum, default_value = "none")]
+    tap: Look,
+
     /// Reviews under way at once, where they are posted.
     #[arg(long, default_value_t = 1)]
     at_once: usize,
@@ -62,6 +67,15 @@ enum Which {
     Paths,
 }
 
+/// The decisions that an operator looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Look {
+    /// Nobody looks.
+    None,
+    /// Counts by rule, as `anteroom top` asks for them.
+    Summary,
+}
+
 fn main() {
     let cli = Cli::parse();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -70,7 +84,7 @@ fn main() {
         .build()
         .unwrap();
     let (denied, took) = runtime.block_on(async {
-        let world = World::new(cli.policy, cli.objects).await;
+        let world = World::new(cli.policy, cli.objects, cli.tap).await;
         let begun = Instant::now();
         let denied = match cli.over {
             None => decide_all(&world, &cli).await,
@@ -93,6 +107,7 @@ fn main() {
         "{}",
         json!({
             "policy": format!("{:?}", cli.policy).to_lowercase(),
+            "tap": format!("{:?}", cli.tap).to_lowercase(),
             "reviews": cli.reviews,
             "denied": denied,
             "us_each": (each_us * 10.0).round() / 10.0,

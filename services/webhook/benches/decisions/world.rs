@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, local::LocalBus};
+use anteroom_bus::{Bus, BusExt as _, local::LocalBus};
 use anteroom_load::{ingress, review};
 use anteroom_mirror::testing::{ViewWriter, collection};
 use anteroom_model::{
@@ -12,16 +12,20 @@ use anteroom_model::{
 use anteroom_policy::compile;
 use anteroom_runtime::Service;
 use anteroom_webhook::{Args, Webhook};
+use anteroom_wire::tap::{DURATION_MS_MAX, Tap, Tapped};
 use axum::{body::Body, extract::Request};
 use clap::Parser;
 use http::Method;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use crate::{Which, served::Served};
+use crate::{Look, Which, served::Served};
 
 /// The interval of the writer's heartbeats, until all parts are ready.
 const BEAT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The interval at which an operator renews the look at decisions.
+const RENEW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The number of reviews for each review of a taken host.
 const TAKEN_EVERY: usize = 10;
@@ -45,8 +49,8 @@ struct Cli {
 }
 
 impl World {
-    /// Ready to decide.
-    pub(crate) async fn new(which: Which, objects: usize) -> Self {
+    /// Ready to decide, while somebody may look.
+    pub(crate) async fn new(which: Which, objects: usize, look: Look) -> Self {
         let bus = LocalBus::new();
         let writer = write_log(Arc::new(bus.join()), which, objects).await;
 
@@ -68,8 +72,14 @@ impl World {
                 tokio::time::sleep(BEAT_INTERVAL).await;
             }
         };
+        let ready = async {
+            service.readiness.wait_ready().await;
+            if look == Look::Summary {
+                look_at_counts(bus.join()).await;
+            }
+        };
         tokio::select! {
-            () = service.readiness.wait_ready() => {}
+            () = ready => {}
             () = beating => {}
         }
         Self {
@@ -103,6 +113,26 @@ impl World {
         assert!(text.contains(&uid) && !text.contains("AR1"), "{text}");
         text.contains(r#""allowed":true"#)
     }
+}
+
+/// Looks at counts of decisions from then on. Returns once the webhook counts.
+async fn look_at_counts(bus: LocalBus) {
+    let mut told = bus.signals::<Tapped>().await.unwrap();
+    let tap = Tap {
+        id: "bench".to_owned(),
+        duration_ms: DURATION_MS_MAX,
+        ..Tap::default()
+    };
+    // The webhook may not listen yet.
+    tokio::spawn(async move {
+        loop {
+            bus.send(&tap).await.unwrap();
+            tokio::time::sleep(RENEW_INTERVAL).await;
+        }
+    });
+    let first = told.next().await.unwrap();
+    assert!(first.summary.is_some(), "{first:?}");
+    tokio::spawn(async move { while told.next().await.is_some() {} });
 }
 
 impl Reviews {
