@@ -79,6 +79,9 @@ pub struct FairPermit<K: Ord + Clone> {
 pub struct QuotaFull {
     /// The limit that was met: the units that the key holds, or those of the whole quota.
     pub held_max: u64,
+    /// The key's other requests use up its part: it holds as many units as one key may, or it has had a turn and wants
+    /// more than an equal part.
+    pub over_part: bool,
 }
 
 impl FairQuota<String> {
@@ -118,7 +121,7 @@ impl<K: Ord + Clone> FairQuota<K> {
         let mut ledger = self.ledger.lock();
         match self.try_hold(&mut ledger, &key, units) {
             true => Ok(self.permit(key, units, None)),
-            false => Err(self.full(&ledger, &key, units)),
+            false => Err(self.full(&ledger, &key, units, None)),
         }
     }
 
@@ -145,7 +148,7 @@ impl<K: Ord + Clone> FairQuota<K> {
             return Ok(permit);
         }
         let ledger = self.ledger.lock();
-        Err(self.full(&ledger, &permit.key, units))
+        Err(self.full(&ledger, &permit.key, units, permit.request))
     }
 
     /// Returns whether a key holds or waits for units, and would have more than an equal part with these. The equal part
@@ -168,13 +171,42 @@ impl<K: Ord + Clone> FairQuota<K> {
         }
     }
 
-    fn full(&self, ledger: &Ledger<K>, key: &K, units: u64) -> QuotaFull {
-        let held = ledger.by_key.get(key).map_or(0, |of_key| of_key.held);
+    /// The error of a request for units. A request that waits has a number.
+    fn full(&self, ledger: &Ledger<K>, key: &K, units: u64, request: Option<u64>) -> QuotaFull {
+        let of_key = ledger.by_key.get(key);
+        let held = of_key.map_or(0, |of_key| of_key.held);
         let held_max = match held == 0 || units > ledger.free {
             true => self.units_max,
             false => held,
         };
-        QuotaFull { held_max }
+        QuotaFull {
+            held_max,
+            over_part: of_key.is_some_and(|of_key| {
+                let parts = ledger.by_key.len() as u64 + 1;
+                self.is_over_part(of_key, parts, units, request)
+            }),
+        }
+    }
+
+    /// Returns whether a key's other requests use up its part, one of so many, before a request for units.
+    fn is_over_part(
+        &self,
+        of_key: &KeyUnits,
+        parts: u64,
+        units: u64,
+        request: Option<u64>,
+    ) -> bool {
+        let is_at_its_limit =
+            of_key.held > 0 && of_key.held.saturating_add(units) > self.key_units_max;
+        // A request of the key that came before this one, and none of others, may have kept this one waiting.
+        let has_had_a_turn = of_key.held > 0 || request.is_some_and(|at| of_key.turn > at);
+        let own = request.map_or(0, |_| units);
+        let others = of_key
+            .held
+            .saturating_add(of_key.waiting)
+            .saturating_sub(own);
+        let is_over_equal_part = others.saturating_add(units) > self.units_max / parts;
+        is_at_its_limit || (has_had_a_turn && is_over_equal_part)
     }
 
     /// Returns whether a key that holds so many units may have `units` more, of `free` ones.
@@ -316,6 +348,18 @@ impl<K: Ord + Clone> Ledger<K> {
     }
 }
 
+impl<K: Ord + Clone> FairPermit<K> {
+    /// Returns whether the key holds or waits for other units too, and has more than an equal part with these.
+    pub fn is_over_part(&self) -> bool {
+        let ledger = self.quota.ledger.lock();
+        let parts = ledger.by_key.len() as u64 + 1;
+        ledger.by_key.get(&self.key).is_some_and(|of_key| {
+            let wanted = of_key.held.saturating_add(of_key.waiting);
+            wanted > self.units.max(self.quota.units_max / parts)
+        })
+    }
+}
+
 impl<K: Ord + Clone> Drop for FairPermit<K> {
     fn drop(&mut self) {
         let mut ledger = self.quota.ledger.lock();
@@ -325,236 +369,4 @@ impl<K: Ord + Clone> Drop for FairPermit<K> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    type Permits = Vec<FairPermit<char>>;
-
-    fn in_seconds(seconds: u64) -> Instant {
-        Instant::now() + Duration::from_secs(seconds)
-    }
-
-    /// Takes so many units for as often as the key gets them now.
-    fn take_all(quota: &Arc<FairQuota<char>>, key: char, units: u64) -> Permits {
-        std::iter::from_fn(|| quota.try_take(key, units).ok()).collect()
-    }
-
-    fn is_untouched(quota: &FairQuota<char>) -> bool {
-        let ledger = quota.ledger.lock();
-        ledger.by_key.is_empty() && ledger.waiting == 0 && ledger.free == quota.units_max
-    }
-
-    /// Polls a request once.
-    fn poll<F: Future>(request: &mut std::pin::Pin<Box<F>>) -> std::task::Poll<F::Output> {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        request.as_mut().poll(&mut context)
-    }
-
-    /// Returns whether a request has to wait.
-    fn waits<F: Future>(request: &mut std::pin::Pin<Box<F>>) -> bool {
-        poll(request).is_pending()
-    }
-
-    #[test]
-    fn busy_keys_leave_some_units_to_a_later_key() {
-        for (units_max, key_units_max, units, expected) in [
-            (16, 16, 1, vec![10, 4, 1, 1, 0]),
-            (48, 16, 1, vec![16, 16, 10, 4, 1, 1, 0]),
-            (4, 1, 1, vec![1, 1, 1, 1, 0]),
-            (1, 1, 1, vec![1, 0]),
-            (0, 0, 1, vec![1, 0]),
-            (1_000, 1_000, 10, vec![66, 22, 8, 2, 1, 1, 0]),
-        ] {
-            let quota = FairQuota::new(units_max, key_units_max);
-            let held: Vec<Permits> = ('a'..='g')
-                .map(|key| take_all(&quota, key, units))
-                .collect();
-            let counts: Vec<_> = held.iter().map(Vec::len).take(expected.len()).collect();
-            assert_eq!(counts, expected, "{units_max} {key_units_max}");
-            drop(held);
-            assert!(is_untouched(&quota));
-        }
-    }
-
-    #[test]
-    fn keys_that_go_on_asking_come_to_equal_parts() {
-        for (units_max, units, expected) in [(16, 1, 4..=6), (1_000, 10, 26..=30)] {
-            let quota = FairQuota::new(units_max, units_max);
-            let keys = ['a', 'b', 'c'];
-            let mut held = keys.map(|key| take_all(&quota, key, units));
-            for _ in 0..100 {
-                for (permits, key) in held.iter_mut().zip(keys) {
-                    permits.pop();
-                    permits.extend(take_all(&quota, key, units));
-                }
-            }
-            let counts = held.each_ref().map(Vec::len);
-            let equal = counts.iter().all(|count| expected.contains(count));
-            assert!(equal, "{counts:?}");
-            assert!(quota.try_take('d', units).is_ok(), "{counts:?}");
-        }
-    }
-
-    #[test]
-    fn a_key_without_units_gets_all_free_units() {
-        let quota = FairQuota::new(100, 50);
-        let most = quota.try_take('a', 90).unwrap();
-        assert!(quota.try_take('a', 1).is_err());
-        assert!(quota.try_take('b', 11).is_err());
-        assert!(quota.try_take('b', 10).is_ok());
-        drop(most);
-        assert!(quota.try_take('b', 100).is_ok());
-    }
-
-    #[test]
-    fn a_namespace_has_a_quarter_and_all_namespaces_three_quarters() {
-        for (limit, together, one) in [
-            (64, 48, 16),
-            (8, 6, 2),
-            (3, 2, 1),
-            (1, 1, 1),
-            (u32::MAX, 3_221_225_471, 1_073_741_823),
-        ] {
-            let quota = FairQuota::of_namespaces(limit);
-            assert_eq!(
-                (quota.units_max, quota.key_units_max),
-                (together, one),
-                "{limit}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_error_names_the_limit_that_was_met() {
-        let quota = FairQuota::new(4, 2);
-        let of_a = take_all(&quota, 'a', 1);
-        let full = |key| quota.try_take(key, 1).unwrap_err();
-        assert_eq!(full('a'), QuotaFull { held_max: 2 });
-        let others: Vec<_> = ['b', 'c'].map(|key| take_all(&quota, key, 1)).into();
-        assert_eq!(full('d'), QuotaFull { held_max: 4 });
-        drop((of_a, others));
-        assert!(is_untouched(&quota));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_waits_for_units_until_its_deadline() {
-        let quota = FairQuota::new(1, 1);
-        let permit = quota.take('a', 1, in_seconds(1)).await.unwrap();
-        let full = quota.take('b', 1, in_seconds(1)).await.map(drop);
-        assert_eq!(full, Err(QuotaFull { held_max: 1 }));
-        let mut later = Box::pin(quota.take('b', 1, in_seconds(1)));
-        assert!(waits(&mut later));
-        drop(permit);
-        assert!(later.await.is_ok());
-        assert!(is_untouched(&quota));
-    }
-
-    /// Starts requests that hold their units for a second. Returns them in the order in which they got the units.
-    async fn order(
-        quota: &Arc<FairQuota<char>>,
-        before: FairPermit<char>,
-        requests: &[(char, u64)],
-    ) -> Vec<(char, u64)> {
-        let (got, mut order) = tokio::sync::mpsc::unbounded_channel();
-        for (key, units) in requests.iter().copied() {
-            let (quota, got) = (Arc::clone(quota), got.clone());
-            tokio::spawn(async move {
-                let permit = quota.take(key, units, in_seconds(60)).await;
-                got.send((key, units)).unwrap();
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                drop(permit.unwrap());
-            });
-            tokio::task::yield_now().await;
-        }
-        drop((before, got));
-        let mut seen = Vec::new();
-        while let Some(request) = order.recv().await {
-            seen.push(request);
-        }
-        seen
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn keys_take_turns_and_each_goes_in_its_own_order() {
-        for (units_max, requests, expected) in [
-            (
-                1,
-                vec![('a', 1), ('a', 1), ('a', 1), ('b', 1), ('b', 1), ('c', 1)],
-                vec![('a', 1), ('b', 1), ('c', 1), ('a', 1), ('b', 1), ('a', 1)],
-            ),
-            (
-                100,
-                vec![('a', 90), ('b', 80), ('a', 10), ('c', 70), ('a', 20)],
-                vec![('a', 90), ('b', 80), ('a', 10), ('c', 70), ('a', 20)],
-            ),
-        ] {
-            let quota = FairQuota::new(units_max, units_max);
-            let all = quota.try_take('x', units_max).unwrap();
-            assert_eq!(order(&quota, all, &requests).await, expected);
-            assert!(is_untouched(&quota));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn small_requests_of_a_busy_key_do_not_starve_a_large_one() {
-        let quota = FairQuota::new(120, 120);
-        let mut held = take_all(&quota, 'a', 2);
-        let mut large = Box::pin(quota.take('b', 100, in_seconds(60)));
-        let granted = (0..held.len()).find_map(|_| match poll(&mut large) {
-            std::task::Poll::Ready(granted) => granted.ok(),
-            std::task::Poll::Pending => {
-                held.pop();
-                held.extend(take_all(&quota, 'a', 2));
-                None
-            }
-        });
-        assert!(granted.is_some(), "the other key yields");
-        drop((granted, held));
-        assert!(is_untouched(&quota));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_gives_up_lets_the_next_one_go() {
-        let quota = FairQuota::new(100, 100);
-        let held = quota.try_take('a', 40).unwrap();
-        let mut large = Box::pin(quota.take('a', 60, in_seconds(5)));
-        assert!(waits(&mut large));
-        let mut small = Box::pin(quota.take('a', 10, in_seconds(5)));
-        assert!(waits(&mut small));
-        drop(large);
-        assert!(small.await.is_ok());
-        drop(held);
-        assert!(is_untouched(&quota));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn units_that_are_granted_to_a_request_that_gave_up_come_back() {
-        let quota = FairQuota::new(100, 100);
-        let held = quota.try_take('a', 100).unwrap();
-        let mut request = Box::pin(quota.take('b', 100, in_seconds(5)));
-        assert!(waits(&mut request));
-        drop(held);
-        assert_eq!(quota.ledger.lock().free, 0, "they are granted");
-        drop(request);
-        assert!(is_untouched(&quota));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_exceeds_its_part_by_what_it_holds_and_waits_for() {
-        let quota = FairQuota::new(120, 120);
-        assert!(!quota.would_exceed_part(&'a', 120), "it has nothing yet");
-        let held = quota.try_take('a', 60).unwrap();
-        assert!(quota.would_exceed_part(&'a', 1));
-        assert!(!quota.would_exceed_part(&'b', 100));
-        let other = quota.try_take('b', 20).unwrap();
-        assert!(!quota.would_exceed_part(&'b', 20));
-        assert!(quota.would_exceed_part(&'b', 21));
-        let mut request = Box::pin(quota.take('b', 50, in_seconds(5)));
-        assert!(waits(&mut request));
-        assert!(quota.would_exceed_part(&'b', 1));
-        drop((request, held, other));
-        assert!(is_untouched(&quota));
-    }
-}
+mod tests;

@@ -16,6 +16,7 @@
 //! | [`certs`] | self-signed certificates, and reloading them |
 //! | [`backoff`] | waits between attempts |
 //! | [`fair_quota`] | permits or bytes, shared fairly by keys |
+//! | [`under_way`] | whether the requests under way of a key belong to many jobs |
 //! | [`instance`] | the default name of a process |
 //! | [`units`] | sizes and durations as people write them |
 //! | [`wall_clock`] | the time of day, read in one place |
@@ -39,6 +40,7 @@ pub mod supervise;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod under_way;
 pub mod units;
 pub mod wall_clock;
 pub mod watched_file;
