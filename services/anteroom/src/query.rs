@@ -136,7 +136,10 @@ impl QueryArgs {
     fn unanswered(&self, connection: Connection) -> FactError {
         let deadline_ms = self.deadline_ms;
         match connection {
-            Connection::Up => FactError::DeadlineExceeded { deadline_ms },
+            Connection::Up => FactError::DeadlineExceeded {
+                deadline_ms,
+                over_part: false,
+            },
             Connection::Down => FactError::BusUnavailable {
                 message: format!(
                     "no connection to NATS within {deadline_ms} ms: see --nats-url, and who may \
@@ -322,6 +325,7 @@ pub(crate) async fn ask(
             RequestError::NoResponders => FactError::NoReplica { view },
             RequestError::TimedOut { timeout_ms } => FactError::DeadlineExceeded {
                 deadline_ms: timeout_ms,
+                over_part: false,
             },
             RequestError::Bus(error) => FactError::BusUnavailable {
                 message: error.to_string(),
@@ -414,6 +418,10 @@ mod tests {
         let down = args.unanswered(Connection::Down);
         assert_eq!(down.code(), anteroom_model::ErrorCode::BUS_UNAVAILABLE);
         let up = args.unanswered(Connection::Up);
-        assert_eq!(up, FactError::DeadlineExceeded { deadline_ms: 7 });
+        let late = FactError::DeadlineExceeded {
+            deadline_ms: 7,
+            over_part: false,
+        };
+        assert_eq!(up, late);
     }
 }

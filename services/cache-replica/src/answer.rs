@@ -13,10 +13,11 @@ use std::sync::Arc;
 use anteroom_bus::Call;
 use anteroom_mirror::ViewHandle;
 use anteroom_model::FactError;
-use anteroom_runtime::age_clock::BootInstant;
+use anteroom_runtime::{age_clock::BootInstant, under_way::JobsUnderWay};
 use anteroom_seal::{Answering, AskedOf, Keys, is_question};
 use anteroom_wire::{
     WireError,
+    beneficiary::Beneficiary,
     query::{self, QueryOutcome, QueryReply, QueryRequest},
 };
 use bytes::Bytes;
@@ -41,6 +42,8 @@ pub(crate) struct Answerer {
     quota: RequestQuota,
     /// The requests that wait for a position of the log. They take nothing from those that run.
     waiting: RequestQuota,
+    /// The reviews that the running requests are for.
+    reviews: Arc<JobsUnderWay<Beneficiary>>,
     evaluator: Arc<Evaluator>,
     references: Arc<References>,
     asker_keys: Keys,
@@ -58,6 +61,7 @@ impl Answerer {
             replica,
             quota: RequestQuota::new(args.concurrency),
             waiting: RequestQuota::new(args.concurrency),
+            reviews: JobsUnderWay::new(args.lanes() as u64),
             evaluator: Arc::new(Evaluator::new(args, metrics.clone())),
             references,
             asker_keys: args.asker_keys.clone(),
@@ -131,6 +135,20 @@ impl Answerer {
         deadline.check()?;
         self.meet_demand(view, &request, deadline).await?;
         let beneficiary = request.beneficiary();
+        let is_of_namespace = beneficiary.is_of_namespace();
+        let running = self.reviews.begin(beneficiary.clone(), request.review);
+        let outcome = self.evaluated(view, request, beneficiary, deadline).await;
+        let is_over_part = || is_of_namespace && running.is_over_part();
+        told_of_part(outcome, &is_over_part)
+    }
+
+    async fn evaluated(
+        &self,
+        view: &ViewHandle,
+        request: QueryRequest,
+        beneficiary: Beneficiary,
+        deadline: Deadline,
+    ) -> QueryOutcome {
         let _running = self.quota.admit(&beneficiary)?;
         let prepare = |query| Prepared::new(query, self.evaluator.plans());
         let queries: Vec<_> = request.queries.into_iter().map(prepare).collect();
@@ -215,6 +233,27 @@ impl Answerer {
             results,
         }
     }
+}
+
+/// Says in the errors whether other reviews in the same namespace use up its part of this replica. A deadline that ran out
+/// while they do was theirs.
+fn told_of_part(mut outcome: QueryOutcome, is_over_part: &dyn Fn() -> bool) -> QueryOutcome {
+    let tell = |error: &mut FactError| match error {
+        FactError::DeadlineExceeded { over_part, .. } => *over_part = is_over_part(),
+        FactError::Busy { over_part, .. } => *over_part = *over_part && is_over_part(),
+        _ => {}
+    };
+    match &mut outcome {
+        Err(error) => tell(error),
+        Ok(reply) => {
+            let errors = reply
+                .results
+                .iter_mut()
+                .filter_map(|result| result.as_mut().err());
+            errors.for_each(tell);
+        }
+    }
+    outcome
 }
 
 /// Adds the limit to the error of an evicted view.

@@ -129,6 +129,12 @@ impl Args {
         Ok(())
     }
 
+    /// Returns the number of slices of large views that are looked through at once.
+    pub(crate) fn lanes(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.scan_lanes.unwrap_or_else(cores)
+    }
+
     /// The budget of one query, with `concurrent` of them at once.
     pub(crate) fn budget(&self, concurrent: usize) -> Budget {
         let (limit, asked) = (self.memory_limit, self.query_built_bytes_max);

@@ -53,6 +53,7 @@ impl Deadline {
     pub(crate) fn exceeded(self) -> FactError {
         FactError::DeadlineExceeded {
             deadline_ms: u64::try_from(self.given.as_millis()).unwrap_or(u64::MAX),
+            over_part: false,
         }
     }
 

@@ -381,6 +381,21 @@ mod tests {
             found: 1_001,
             of_request,
         };
+        let of_fact = |source| RuleError::Fact {
+            variable: "v".into(),
+            entry: "e".into(),
+            source,
+        };
+        let busy = |over_part| {
+            let message = "m".into();
+            of_fact(FactError::LiveReadBusy { message, over_part })
+        };
+        let late = |over_part| {
+            of_fact(FactError::DeadlineExceeded {
+                deadline_ms: 1,
+                over_part,
+            })
+        };
         // Without facts, with one, and with one for a large request.
         for (error, expected) in [
             (RuleError::ReviewTooCostly, [refuses, refuses, refuses]),
@@ -391,6 +406,12 @@ mod tests {
             (RuleError::TooManyElementsInAll, [refuses, warns, refuses]),
             (RuleError::TooMuchPatched, [refuses, warns, refuses]),
             (RuleError::OutOfTime, [warns, warns, warns]),
+            (busy(true), [refuses, refuses, refuses]),
+            (busy(true).withheld(), [refuses, refuses, refuses]),
+            (busy(false), [warns, warns, warns]),
+            (late(true), [refuses, refuses, refuses]),
+            (late(false), [warns, warns, warns]),
+            (late(false).withheld(), [warns, warns, warns]),
         ] {
             let cases = [
                 (Vec::new(), false),

@@ -234,18 +234,25 @@ pub enum FactError {
         message: String,
     },
     /// No time was left.
-    #[error("deadline exceeded: no answer within {deadline_ms} ms")]
+    #[error("deadline exceeded: no answer within {deadline_ms} ms{}", why(*.over_part))]
     DeadlineExceeded {
         /// The time that was given.
         deadline_ms: u64,
+        /// See [`FactError::is_over_part`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        over_part: bool,
     },
     /// Too many queries at once.
     #[error(
-        "the replica is busy: {limit} requests are under way; ask again, or raise its `--concurrency`"
+        "the replica is busy: {limit} requests are under way{}; ask again, or raise its `--concurrency`",
+        why(*.over_part)
     )]
     Busy {
         /// The most queries that the replica runs at a time.
         limit: u64,
+        /// See [`FactError::is_over_part`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        over_part: bool,
     },
     /// The request cannot be read.
     #[error("invalid request: {message}")]
@@ -326,6 +333,9 @@ pub enum FactError {
     LiveReadBusy {
         /// The limit.
         message: String,
+        /// See [`FactError::is_over_part`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        over_part: bool,
     },
     /// No watcher takes live reads.
     #[error("no watcher takes live reads: check that a watcher is ready")]
@@ -391,6 +401,14 @@ fn stale(age_ms: u64, age_max_ms: u64, silent_ms: Option<u64>) -> String {
     }
 }
 
+/// Says whose requests take the places, where that is known.
+fn why(over_part: bool) -> &'static str {
+    match over_part {
+        true => ", while other requests in the same namespace take more than their part",
+        false => "",
+    }
+}
+
 /// Users of Kyverno look for the words that it has for a `GlobalContextEntry` that is not there.
 fn entry_not_found(kind: EntryKind, entry: &str) -> String {
     let theirs = match kind {
@@ -402,6 +420,17 @@ fn entry_not_found(kind: EntryKind, entry: &str) -> String {
 }
 
 impl FactError {
+    /// Returns whether other reviews in the namespace of this one used up the part of the service that they have
+    /// together. Then no other namespace is at fault, and neither is the service. False where that is not known.
+    pub fn is_over_part(&self) -> bool {
+        match self {
+            Self::DeadlineExceeded { over_part, .. }
+            | Self::Busy { over_part, .. }
+            | Self::LiveReadBusy { over_part, .. } => *over_part,
+            _ => false,
+        }
+    }
+
     /// Returns the error's stable code.
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -333,7 +333,10 @@ mod tests {
         assert_eq!(quoting, failed(WITHHELD));
         let others = [
             failed("Unknown key \"x\" in path"),
-            FactError::Busy { limit: 1 },
+            FactError::Busy {
+                limit: 1,
+                over_part: false,
+            },
         ];
         for other in others {
             assert_eq!(withheld(other.clone()), other);

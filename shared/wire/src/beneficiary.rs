@@ -23,6 +23,16 @@ impl Beneficiary {
         }
     }
 
+    /// Returns whether all that is counted for the party is of one namespace. Requests of the cluster are of all users, and
+    /// scans are of no user.
+    pub fn is_of_namespace(&self) -> bool {
+        match self {
+            Self::Policies(_) => true,
+            Self::Requests(namespace) => !namespace.is_empty(),
+            Self::Scans => false,
+        }
+    }
+
     /// Returns the namespace of the policies; empty: policies of the cluster.
     pub fn policy_namespace(&self) -> &str {
         match self {

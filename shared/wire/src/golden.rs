@@ -174,6 +174,7 @@ fn a_query_has_its_golden_bytes() {
         }],
         namespace: String::new(),
         review_namespace: String::new(),
+        review: 0,
         of_scan: false,
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
@@ -193,7 +194,10 @@ fn a_query_has_its_golden_bytes() {
         examined: 0,
         results: vec![
             Ok(body::encode_json(&json!(true)).unwrap()),
-            Err(FactError::Busy { limit: 1 }),
+            Err(FactError::Busy {
+                limit: 1,
+                over_part: false,
+            }),
         ],
     };
     assert_eq!(

@@ -9,7 +9,13 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{WireError, beneficiary::Beneficiary, body::within, frame, query::Query};
+use crate::{
+    WireError,
+    beneficiary::Beneficiary,
+    body::within,
+    frame,
+    query::{Query, is_zero},
+};
 
 /// The largest request or outcome.
 const LIVE_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16 * 1024;
@@ -32,6 +38,9 @@ pub struct LiveRequest {
     /// Each namespace has a fair part of the live reads.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub review_namespace: String,
+    /// A number that all requests for one review share, repeated ones included; 0: a sender that does not tell.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub review: u64,
     /// The read is for a scan of existing objects, so it leaves room for reads of admission.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_scan: bool,
@@ -191,6 +200,7 @@ mod tests {
                 cel: None,
             },
             review_namespace: "n".into(),
+            review: 7,
             of_scan: true,
         };
         let bytes = encode_request(&request).unwrap();

@@ -34,6 +34,10 @@ pub struct QueryRequest {
     /// Requests for policies of the cluster have a share of a replica by this namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub review_namespace: String,
+    /// A number that all requests for one review share, repeated ones included; 0: a sender that does not tell. By it a
+    /// replica knows whether other reviews take the share.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub review: u64,
     /// The query is for a scan of existing objects. All scans by policies of the cluster have one share of a replica.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_scan: bool,
@@ -125,7 +129,7 @@ pub struct QueryReply {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
-fn is_zero(n: &u64) -> bool {
+pub(crate) fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 

@@ -33,10 +33,11 @@ impl RequestQuota {
     /// Admits a request of this beneficiary.
     ///
     /// # Errors
-    /// [`FactError::Busy`] with the limit that was met.
+    /// [`FactError::Busy`] with the limit that was met, and whether the beneficiary's own requests use up its part.
     pub(super) fn admit(&self, beneficiary: &Beneficiary) -> Result<RunningRequest, FactError> {
         let busy = |full: QuotaFull| FactError::Busy {
             limit: full.held_max,
+            over_part: full.over_part && beneficiary.is_of_namespace(),
         };
         let of_namespace = match beneficiary {
             Beneficiary::Policies(namespace) => {
@@ -70,22 +71,38 @@ mod tests {
         std::iter::from_fn(|| quota.admit(beneficiary).ok()).collect()
     }
 
+    fn busy(limit: u64, over_part: bool) -> FactError {
+        FactError::Busy { limit, over_part }
+    }
+
     #[test]
     fn many_namespaces_leave_a_quarter_to_policies_of_the_cluster() {
         let quota = RequestQuota::new(8);
-        let busy = |of: &Beneficiary| quota.admit(of).map(drop).unwrap_err();
+        let refused = |of: &Beneficiary| quota.admit(of).map(drop).unwrap_err();
         let of_namespaces: Vec<_> = ["a", "a", "b", "b", "c", "d"]
             .iter()
             .map(|namespace| quota.admit(&policies(namespace)).unwrap())
             .collect();
-        assert_eq!(busy(&policies("a")), FactError::Busy { limit: 6 });
-        assert_eq!(busy(&policies("e")), FactError::Busy { limit: 6 });
+        assert_eq!(refused(&policies("a")), busy(6, true));
+        assert_eq!(refused(&policies("e")), busy(6, false));
         let of_cluster = ["shop", ""].map(|namespace| quota.admit(&requests(namespace)).unwrap());
-        assert_eq!(busy(&requests("shop")), FactError::Busy { limit: 8 });
+        assert_eq!(refused(&requests("shop")), busy(8, true));
+        assert_eq!(refused(&requests("other")), busy(8, false));
         drop((of_namespaces, of_cluster));
         let one_namespace = admit_all(&quota, &policies("a"));
         assert_eq!(one_namespace.len(), 2);
-        assert_eq!(busy(&policies("a")), FactError::Busy { limit: 2 });
+        assert_eq!(refused(&policies("a")), busy(2, true));
+    }
+
+    /// All users share the part of requests without a namespace.
+    #[test]
+    fn a_flood_is_told_as_such_in_a_namespace_alone() {
+        let quota = RequestQuota::new(64);
+        for (namespace, over_part) in [("flood", true), ("", false)] {
+            let admitted = admit_all(&quota, &requests(namespace));
+            let refused = quota.admit(&requests(namespace)).map(drop).unwrap_err();
+            assert_eq!(refused, busy(admitted.len() as u64, over_part));
+        }
     }
 
     #[test]
@@ -106,7 +123,7 @@ mod tests {
         let quota = RequestQuota::new(1);
         let one = quota.admit(&policies("a")).unwrap();
         let refused = quota.admit(&requests("")).map(drop).unwrap_err();
-        assert_eq!(refused, FactError::Busy { limit: 1 });
+        assert_eq!(refused, busy(1, false));
         drop(one);
         assert!(quota.admit(&requests("")).is_ok());
     }

@@ -69,7 +69,7 @@ impl Evaluator {
             workers: FairSlots::leaving_one(workers),
             plans: Plans::new(functions),
             derived: Derived::new(language, args.derived_bytes_max()),
-            scans: Scans::new(args.scan_lanes.unwrap_or(cores)),
+            scans: Scans::new(args.lanes()),
             pieces: PartialResults::new(pieces_bytes_max),
             metrics,
             memo: Memo::new(args.memo_bytes_max - pieces_bytes_max),

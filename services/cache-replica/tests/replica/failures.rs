@@ -95,7 +95,7 @@ async fn one_query_too_many_is_refused_at_once() {
         harness.ask(&request("length(items)")).await
     });
     let busy = busy.unwrap().unwrap_err();
-    assert!(matches!(busy, FactError::Busy { limit: 1 }), "{busy}");
+    assert!(matches!(busy, FactError::Busy { limit: 1, .. }), "{busy}");
     let late = scanned.unwrap().unwrap_err();
     assert!(matches!(late, FactError::DeadlineExceeded { .. }), "{late}");
     assert_eq!(
@@ -120,7 +120,7 @@ async fn requests_that_wait_for_a_position_take_no_place_of_others_and_end_soon(
     let others = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let busy = harness.ask(&waits).await.unwrap().unwrap_err();
-        assert!(matches!(busy, FactError::Busy { limit: 1 }), "{busy}");
+        assert!(matches!(busy, FactError::Busy { limit: 1, .. }), "{busy}");
         assert_eq!(harness.value("length(items)").await, json!(10));
     };
     let begun = tokio::time::Instant::now();

@@ -181,7 +181,11 @@ async fn scans_of_one_namespace_leave_room_for_everybody_else() {
     let waiting = join_all([0, 1].map(|_| harness.ask_within(&scan, given)));
     let others = async {
         let refused = harness.ask(&scan).await.unwrap().unwrap_err();
-        assert_eq!(refused, FactError::Busy { limit: 2 });
+        let expected = FactError::Busy {
+            limit: 2,
+            over_part: false,
+        };
+        assert_eq!(refused, expected, "it did not say which review it is for");
         for namespace in ["", "b"] {
             let short = of(namespace, request("length(items)"));
             let reply = harness.ask(&short).await.unwrap().unwrap();
@@ -197,6 +201,56 @@ async fn scans_of_one_namespace_leave_room_for_everybody_else() {
             "{error}"
         );
     }
+}
+
+/// Otherwise a flood of requests would get one past every policy that ignores errors.
+#[tokio::test(start_paused = true)]
+async fn an_error_says_whether_other_reviews_in_its_namespace_take_the_part_of_it() {
+    let held = Args {
+        concurrency: 8,
+        scan_lanes: Some(0),
+        ..args()
+    };
+    let harness = &Harness::with_ingresses(OBJECTS, held).await;
+    let given = Duration::from_millis(200);
+    let ask = |policy_namespace: &str, review_namespace: &str, review: u64| {
+        let scan = QueryRequest {
+            namespace: policy_namespace.to_owned(),
+            review_namespace: review_namespace.to_owned(),
+            review,
+            ..request("items[].spec")
+        };
+        async move { harness.ask_within(&scan, given).await.unwrap().unwrap_err() }
+    };
+    for (policies, requests, reviews, expected) in [
+        ("", "shop", [7, 8], true),
+        ("shop", "shop", [7, 8], true),
+        // One review that asks again.
+        ("", "shop", [7, 7], false),
+        ("", "shop", [0, 0], false),
+        // The requests of all users.
+        ("", "", [7, 8], false),
+    ] {
+        let [one, other] = reviews.map(|review| ask(policies, requests, review));
+        let (one, other) = tokio::join!(one, other);
+        for error in [one, other] {
+            assert!(
+                matches!(error, FactError::DeadlineExceeded { .. }),
+                "{error}"
+            );
+            assert_eq!(error.is_over_part(), expected, "{requests} {reviews:?}");
+        }
+    }
+    let [one, other] = [7, 8].map(|review| ask("shop", "shop", review));
+    let third = async {
+        let refused = ask("shop", "shop", 9).await;
+        let expected = FactError::Busy {
+            limit: 2,
+            over_part: true,
+        };
+        assert_eq!(refused, expected);
+    };
+    tokio::join!(one, other, third);
 }
 
 #[tokio::test(start_paused = true)]

@@ -199,9 +199,8 @@ async fn answer(reader: Arc<LiveReader>, at: Address, incoming: Incoming, is_tak
     let body = if is_taken {
         reader.answer(&at, &incoming.call).await
     } else {
-        let busy = Err(FactError::LiveReadBusy {
-            message: format!("{REQUESTS_MAX} live reads wait"),
-        });
+        let message = format!("{REQUESTS_MAX} live reads wait");
+        let busy = Err(limits::busy(&message, false));
         live::encode_outcome(&busy).unwrap_or_default()
     };
     if let Err(error) = incoming.answer(body).await {

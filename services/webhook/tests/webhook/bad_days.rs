@@ -81,7 +81,11 @@ async fn a_view_without_a_replica_denies_at_once() {
 
 #[tokio::test]
 async fn a_replica_that_hangs_or_is_busy_is_asked_around() {
-    for first in [None, Some(Err(FactError::Busy { limit: 1 }))] {
+    let busy = FactError::Busy {
+        limit: 1,
+        over_part: false,
+    };
+    for first in [None, Some(Err(busy))] {
         let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
         let replica = cluster
             .replica_that(move |call, _| match call {

@@ -50,6 +50,8 @@ fn meaning(error: &FactError) -> Meaning {
 /// Makes an attempt, and another one after `hedge` without an answer (then after twice as long), or at once if
 /// another replica may know better. If an attempt is under way and no replica is there for another, waits both for
 /// its answer and for a replica. `given_ms` is the time that the deadline leaves, for the error.
+///
+/// Where nobody answers, and a replica had no place because of the review's own namespace, that is the error.
 pub(super) async fn race<T, F>(
     hedge: Duration,
     later: &LaterAttempts,
@@ -65,6 +67,7 @@ where
     let mut running = Running::new(first);
     // One timer for both, since each costs something even where it never fires.
     let mut clock = pin!(sleep_until(pace.next_at.min(deadline)));
+    let mut over_part = None;
     loop {
         let error = tokio::select! {
             biased;
@@ -74,7 +77,11 @@ where
             },
             () = &mut clock => {
                 if Instant::now() >= deadline {
-                    return Err(FactError::DeadlineExceeded { deadline_ms: given_ms });
+                    let late = FactError::DeadlineExceeded {
+                        deadline_ms: given_ms,
+                        over_part: false,
+                    };
+                    return Err(over_part.unwrap_or(late));
                 }
                 if pace.begin(later) {
                     running.push(attempt());
@@ -83,6 +90,9 @@ where
                 continue;
             }
         };
+        if error.is_over_part() && over_part.is_none() {
+            over_part = Some(error.clone());
+        }
         match meaning(&error) {
             Meaning::AskAnother if pace.begun < ATTEMPTS_MAX => {
                 pace.begun += 1;
@@ -93,9 +103,19 @@ where
                 clock.as_mut().reset(pace.next_at.min(deadline));
             }
             Meaning::AskAnother if !running.is_empty() => {}
-            Meaning::Final | Meaning::AskAnother | Meaning::NobodyElse => return Err(error),
+            Meaning::Final | Meaning::AskAnother | Meaning::NobodyElse => {
+                return Err(match over_part {
+                    Some(earlier) if says_nothing(&error) => earlier,
+                    _ => error,
+                });
+            }
         }
     }
+}
+
+/// Returns whether the service had no place or no news, or no time. That says nothing of the fact or of the view.
+fn says_nothing(error: &FactError) -> bool {
+    matches!(error.class().retry, Retry::AnotherReplica | Retry::TimedOut)
 }
 
 /// The later attempts of a process, which are limited together.
@@ -240,12 +260,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_usable_answer_of_the_replicas_counts() {
-        let busy = FactError::Busy { limit: 1 };
+        let busy = FactError::Busy {
+            limit: 1,
+            over_part: false,
+        };
         let nobody = FactError::NoReplica { view: "v".into() };
         let bad = FactError::EvaluationFailed {
             message: "m".into(),
         };
-        let late = FactError::DeadlineExceeded { deadline_ms: 1000 };
+        let late = FactError::DeadlineExceeded {
+            deadline_ms: 1000,
+            over_part: false,
+        };
         let cases: [Case<'_>; 8] = [
             (&[(5, Ok(1))], Ok(1), 5, 1),
             // The first replica hangs: the second is asked after the hedge.
@@ -295,6 +321,41 @@ mod tests {
             (5, Err(busy.clone())),
         ];
         assert_eq!(run(1000, &script).await, (Err(busy), 15, 3));
+    }
+
+    /// Whoever floods one replica must not get past a policy because another one is slow.
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_the_own_namespace_keeps_busy_is_told_unless_another_says_more() {
+        let over_part = FactError::Busy {
+            limit: 1,
+            over_part: true,
+        };
+        let busy = FactError::Busy {
+            limit: 9,
+            over_part: false,
+        };
+        let late = FactError::DeadlineExceeded {
+            deadline_ms: 9,
+            over_part: false,
+        };
+        let bad = FactError::EvaluationFailed {
+            message: "m".into(),
+        };
+        let away = FactError::NoReplica { view: "v".into() };
+        let own = || (5, Err(over_part.clone()));
+        for (second, expected) in [
+            ((5, Err(busy.clone())), Err(over_part.clone())),
+            ((5, Err(late)), Err(over_part.clone())),
+            ((9_999, Ok(1)), Err(over_part.clone())),
+            ((5, Err(bad.clone())), Err(bad)),
+            ((5, Err(away.clone())), Err(away)),
+            ((5, Ok(2)), Ok(2)),
+        ] {
+            let script = [own(), second.clone(), second.clone(), second];
+            assert_eq!(run(1_000, &script).await.0, expected);
+        }
+        let script = [(5, Err(busy.clone())), own(), (5, Err(busy))];
+        assert_eq!(run(1_000, &script).await.0, Err(over_part));
     }
 
     #[tokio::test(start_paused = true)]

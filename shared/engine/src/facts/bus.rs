@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use super::{
     audit::{Audit, Sample},
     live::Live,
-    pending::{PendingFact, ViewBatch, are_several, by_asker},
+    message::review_number,
+    pending::{PendingFact, ViewBatch, are_several, by_asker, final_error},
     route::{Backend, LiveRead, ViewRead, route},
     source::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests},
     views::{Question, Views},
@@ -184,6 +185,7 @@ impl BusFacts {
         let Some(question) = Question::of(&pending) else {
             return Vec::new();
         };
+        let question = question.of_review(review_number(deadline));
         let until = match has_fallback {
             true => soon(deadline),
             false => deadline,
@@ -202,9 +204,13 @@ impl BusFacts {
             match result {
                 Err(error) if !fact.route.backends.is_empty() && !read.ends_with(&error) => {
                     fact.fallback_from = Some(error.code());
+                    if error.is_over_part() {
+                        fact.over_part = Some(error);
+                    }
                     falling_back.push(fact);
                 }
                 answer => {
+                    let answer = answer.map_err(|error| final_error(fact.over_part, error));
                     let secret = read.secret;
                     if let (Some(live), Some(origin)) = (fact.route.stands_for, &origin) {
                         self.audit.consider(|| Sample {
@@ -265,13 +271,14 @@ impl BusFacts {
             review_namespace,
             route,
             fallback_from,
+            over_part,
         } = fact;
         let answer = self
             .live
             .read_for(review_namespace, reader, &route.variable, read, deadline)
             .await;
         match answer {
-            Err(error) => FactAnswer::unanswered(asker, route.id, error),
+            Err(error) => FactAnswer::unanswered(asker, route.id, final_error(over_part, error)),
             Ok((answer, mut origin)) => {
                 origin.fallback_from(fallback_from);
                 let secret = origin.is_secret();
@@ -311,6 +318,7 @@ impl FactSource for BusFacts {
                         review_namespace,
                         route,
                         fallback_from: None,
+                        over_part: None,
                     }),
                     Err(error) => facts.push(FactAnswer::unanswered(asker, id, error)),
                 }

@@ -44,6 +44,7 @@ impl Decoder {
         let Ok(Ok(place)) = place else {
             return Err(FactError::DeadlineExceeded {
                 deadline_ms: super::message::millis(waits),
+                over_part: false,
             });
         };
         let done = tokio::task::spawn_blocking(move || {
@@ -88,7 +89,10 @@ mod tests {
         let late = reader_of(&decoder, INLINE_BYTES_MAX + 1).await;
         assert_eq!(
             late,
-            Err(FactError::DeadlineExceeded { deadline_ms: 1_000 })
+            Err(FactError::DeadlineExceeded {
+                deadline_ms: 1_000,
+                over_part: false,
+            })
         );
         drop(permits);
         assert!(reader_of(&decoder, INLINE_BYTES_MAX + 1).await.is_ok());

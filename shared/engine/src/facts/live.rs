@@ -13,7 +13,7 @@ use tracing::{Instrument as _, field::Empty};
 use super::{
     attempts::{self, LaterAttempts},
     decode::Decoder,
-    message::{call, millis, reply_error, too_large, value},
+    message::{call, millis, reply_error, review_number, too_large, value},
     origin::Origin,
     outages::{Outages, PATIENCE_DEFAULT},
     route::LiveRead,
@@ -105,7 +105,8 @@ impl Live {
             _ => Address::Live,
         };
         let changes_nothing = changes_nothing(&live.call);
-        let question = self.question(review_namespace, reader, variable, live)?;
+        let review = (review_namespace, review_number(deadline));
+        let question = self.question(review, reader, variable, live)?;
         let read = self
             .patiently(&to, &question, changes_nothing, deadline)
             .instrument(span.clone())
@@ -135,7 +136,7 @@ impl Live {
     /// clear, and the watcher refuses it if it is about Secrets.
     fn question(
         &self,
-        review_namespace: &str,
+        (review_namespace, review): (&str, u64),
         reader: &RuleRef,
         variable: &str,
         live: LiveRead,
@@ -151,6 +152,7 @@ impl Live {
             call: live.call,
             query: live.query,
             review_namespace: review_namespace.to_owned(),
+            review,
             of_scan: self.of_scans,
         };
         let body = encode_request(&request).map_err(|error| too_large(&error))?;
@@ -236,6 +238,7 @@ impl Live {
             Err(RequestError::NoResponders) => Err(FactError::NoWatcher),
             Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {
                 deadline_ms: timeout_ms,
+                over_part: false,
             }),
             Err(RequestError::Bus(error)) => Err(FactError::BusUnavailable {
                 message: error.to_string(),

@@ -1,6 +1,10 @@
 //! The messages that facts are asked for by.
 
-use std::time::Duration;
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::LazyLock,
+    time::Duration,
+};
 
 use anteroom_bus::Call;
 use anteroom_model::FactError;
@@ -8,6 +12,16 @@ use anteroom_runtime::telemetry;
 use anteroom_wire::{WireError, body, envelope::TraceContext};
 use bytes::Bytes;
 use serde_json::Value;
+
+use super::source::Deadline;
+
+/// Returns the number by which other services know the requests for one review: all of these have the review's deadline,
+/// and hardly any other review has the same. In each process the numbers are others.
+pub(super) fn review_number(deadline: Deadline) -> u64 {
+    static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    // Never 0, which says nothing, and always of the same length in a message.
+    HASHES.hash_one(deadline) | (1 << 63)
+}
 
 /// Returns a call with this body, with the rest of the time as its limit and the current span as its parent.
 pub(super) fn call(body: Bytes, left: Duration) -> Call {
@@ -44,4 +58,17 @@ pub(super) fn too_large(error: &WireError) -> FactError {
 /// Whole milliseconds.
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_requests_of_one_review_have_one_number() {
+        let deadline = Deadline::now();
+        assert_eq!(review_number(deadline), review_number(deadline));
+        let other = deadline + Duration::from_nanos(1);
+        assert_ne!(review_number(deadline), review_number(other));
+    }
 }

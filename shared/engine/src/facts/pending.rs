@@ -1,6 +1,6 @@
 //! Facts that rules wait for, and the groups of them that travel together. Pure.
 
-use anteroom_model::{ErrorCode, limits::QUERIES_PER_REQUEST_MAX};
+use anteroom_model::{ErrorCode, ErrorSubject, FactError, limits::QUERIES_PER_REQUEST_MAX};
 
 use super::route::{FactRoute, ViewRead};
 use crate::rule::RuleRef;
@@ -12,6 +12,17 @@ pub(super) struct PendingFact<'a> {
     pub(super) review_namespace: &'a str,
     pub(super) route: FactRoute,
     pub(super) fallback_from: Option<ErrorCode>,
+    /// The error of a backend asked before, whose part the review's own namespace uses up.
+    pub(super) over_part: Option<FactError>,
+}
+
+/// Returns the error of a fact whose last backend failed with `error`: an earlier one of which the review's own namespace
+/// uses up its part, unless the last error says more than that a service could not answer.
+pub(super) fn final_error(over_part: Option<FactError>, error: FactError) -> FactError {
+    match over_part {
+        Some(earlier) if error.class().subject == ErrorSubject::Service => earlier,
+        _ => error,
+    }
 }
 
 /// Facts to ask for in one query to a view.
@@ -60,4 +71,29 @@ pub(super) fn by_asker<'a>(
         }
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_that_the_own_namespace_keeps_busy_is_told_unless_the_next_one_says_more() {
+        let earlier = FactError::DeadlineExceeded {
+            deadline_ms: 1,
+            over_part: true,
+        };
+        let absent = FactError::LiveReadFailed {
+            code: 404,
+            message: "m".into(),
+        };
+        for (last, expected) in [(FactError::NoWatcher, &earlier), (absent.clone(), &absent)] {
+            let told = final_error(Some(earlier.clone()), last);
+            assert_eq!(told, *expected);
+        }
+        assert_eq!(
+            final_error(None, FactError::NoWatcher),
+            FactError::NoWatcher
+        );
+    }
 }

@@ -330,6 +330,7 @@ async fn a_live_read_carries_its_policy_and_returns_the_watchers_answer() {
             assert_eq!(request.policy, ObjectKey::new("", "p"));
             assert_eq!((&*request.rule, &*request.variable), ("r", "v"));
             assert_eq!(request.review_namespace, "n");
+            assert_ne!(request.review, 0);
             let expected = LiveCall::Service {
                 url: "https://s".into(),
                 data: Some(json!({ "a": 1 })),

@@ -73,6 +73,12 @@ impl Question {
         Self::about(read, reader, review_namespace, vec![read.query.clone()])
     }
 
+    /// Returns the question as one of the review with this number.
+    pub(super) fn of_review(mut self, review: u64) -> Self {
+        self.request.review = review;
+        self
+    }
+
     fn about(
         read: &ViewRead,
         reader: &RuleRef,
@@ -306,6 +312,7 @@ impl Views {
             }),
             Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {
                 deadline_ms: timeout_ms,
+                over_part: false,
             }),
             Err(RequestError::Bus(error)) => Err(FactError::BusUnavailable {
                 message: error.to_string(),

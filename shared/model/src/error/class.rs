@@ -211,13 +211,13 @@ mod tests {
             NoReplica { view: text() } => NobodyThere, Service;
             NoWatcher {} => NobodyThere, Service;
             BusUnavailable { message: text() } => NobodyThere, Service;
-            DeadlineExceeded { deadline_ms: 1 } => TimedOut, Service;
+            DeadlineExceeded { deadline_ms: 1, over_part: false } => TimedOut, Service;
             NotSynced { view: text(), state: text() } => SoonServed, Service;
             Evicted { view: text(), message: text() } => SoonServed, Service;
             Stale { view: text(), age_ms: 2, age_max_ms: 1, silent_ms: None } => AnotherReplica, Service;
             RevisionNotReached { view: text(), have: Revision(1), want: Revision(2) } => AnotherReplica, Service;
-            Busy { limit: 1 } => AnotherReplica, Service;
-            LiveReadBusy { message: text() } => Final, Service;
+            Busy { limit: 1, over_part: true } => AnotherReplica, Service;
+            LiveReadBusy { message: text(), over_part: true } => Final, Service;
             ExpressionInvalid { message: text() } => Final, Evaluation;
             EvaluationFailed { message: text() } => Final, Evaluation;
             BudgetExceeded { message: text() } => Final, Evaluation;

@@ -97,6 +97,8 @@ pub enum RuleError {
     Withheld {
         /// The code of the error.
         code: ErrorCode,
+        /// See [`RuleError::is_over_part`].
+        over_part: bool,
     },
 }
 
@@ -109,7 +111,10 @@ impl RuleError {
             | Self::Variable { .. }
             | Self::Cel { .. }
             | Self::Patch { .. }
-            | Self::TooManyObjects { .. } => Self::Withheld { code: self.code() },
+            | Self::TooManyObjects { .. } => Self::Withheld {
+                code: self.code(),
+                over_part: self.is_over_part(),
+            },
             Self::OutOfTime
             | Self::ReviewTooCostly
             | Self::ReviewsOverPart
@@ -121,13 +126,13 @@ impl RuleError {
         }
     }
 
-    /// Returns whether the error is about a limit that the request's own content exceeds. A rule that reads facts may
-    /// exceed it because of these, which the request's sender does not choose, unless the request is
-    /// [large](crate::LARGE_REQUEST_BYTES_MIN): its sender could make it smaller.
+    /// Returns whether the error is about a limit that the request's own content exceeds, or that other requests in its
+    /// namespace use up. A rule that reads facts may exceed a limit because of these, which the request's sender does not
+    /// choose, unless the request is [large](crate::LARGE_REQUEST_BYTES_MIN): its sender could make it smaller.
     pub fn is_caused_by_request(&self, reads_facts: bool, is_large: bool) -> bool {
         match self {
+            _ if self.is_over_part() => true,
             Self::ReviewTooCostly
-            | Self::ReviewsOverPart
             | Self::TooManyFacts
             | Self::TooManyElements {
                 of_request: true, ..
@@ -136,10 +141,21 @@ impl RuleError {
         }
     }
 
+    /// Returns whether other requests in the same namespace, or of the same user, use up their part of the webhook, or of
+    /// the service that was to read a fact.
+    fn is_over_part(&self) -> bool {
+        match self {
+            Self::ReviewsOverPart => true,
+            Self::Fact { source, .. } => source.is_over_part(),
+            Self::Withheld { over_part, .. } => *over_part,
+            _ => false,
+        }
+    }
+
     /// Returns the error's stable code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Withheld { code } => *code,
+            Self::Withheld { code, .. } => *code,
             Self::Fact { source, .. } => source.code(),
             Self::Variable { source, .. } if source.kind == VariableErrorKind::OverBudget => {
                 ErrorCode::BUDGET_EXCEEDED

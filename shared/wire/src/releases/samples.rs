@@ -199,6 +199,7 @@ fn questions() -> Vec<Sample> {
         ],
         namespace: "shop".into(),
         review_namespace: "team".into(),
+        review: 7,
         of_scan: true,
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
@@ -215,7 +216,10 @@ fn questions() -> Vec<Sample> {
         results: vec![
             Ok(body::encode_json(&json!(true)).unwrap()),
             Ok(query::encode_cel(&CelOutcome::Value(json!(true))).unwrap()),
-            Err(FactError::Busy { limit: 1 }),
+            Err(FactError::Busy {
+                limit: 1,
+                over_part: true,
+            }),
         ],
     };
     let refusals = [
@@ -223,7 +227,10 @@ fn questions() -> Vec<Sample> {
             view: "v".into(),
             state: "listing".into(),
         },
-        FactError::DeadlineExceeded { deadline_ms: 9 },
+        FactError::DeadlineExceeded {
+            deadline_ms: 9,
+            over_part: true,
+        },
         FactError::EvaluationFailed {
             message: "m".into(),
         },
@@ -266,6 +273,7 @@ fn live_reads() -> Vec<Sample> {
         call,
         query: selected(Shape::Document),
         review_namespace: String::new(),
+        review: 7,
         of_scan: true,
     };
     let reply = LiveReply {
@@ -280,10 +288,17 @@ fn live_reads() -> Vec<Sample> {
         .map(|call| Sample::new("live", live::encode_request(&request(call)).unwrap()))
         .into();
     samples.push(outcome(Ok(reply)));
-    samples.push(outcome(Err(FactError::LiveReadFailed {
-        code: 404,
-        message: "no".into(),
-    })));
+    let refusals = [
+        FactError::LiveReadFailed {
+            code: 404,
+            message: "no".into(),
+        },
+        FactError::LiveReadBusy {
+            message: "busy".into(),
+            over_part: true,
+        },
+    ];
+    samples.extend(refusals.map(|refusal| outcome(Err(refusal))));
     samples
 }
 

@@ -61,7 +61,10 @@ impl Evaluations {
             }
         }
         let place = self.place(claim).await;
-        let place = place.map_err(|_| busy("other live reads are being evaluated"))?;
+        let place = place.map_err(|full| {
+            let message = "other live reads are being evaluated";
+            busy(message, claim.is_over_part(full))
+        })?;
         let query = query.clone();
         let evaluated = tokio::task::spawn_blocking(move || {
             let _place = place;
@@ -165,6 +168,7 @@ mod tests {
         assert!(evaluate(&of_b).await.is_ok());
         let error = evaluate(&of_a).await.unwrap_err();
         assert!(matches!(error, FactError::LiveReadBusy { .. }), "{error}");
+        assert!(error.is_over_part(), "it has the part of its namespace");
         drop(held);
         assert!(evaluate(&of_a).await.is_ok());
 
@@ -173,7 +177,8 @@ mod tests {
             deadline: Instant::now(),
         });
         let held = evaluations.place(&of_c).await;
-        assert!(held.is_ok() && evaluate(&of_d).await.is_err());
+        let error = evaluate(&of_d).await.unwrap_err();
+        assert!(held.is_ok() && !error.is_over_part());
         assert!(evaluate(&of_b).await.is_ok(), "policies of the cluster");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anteroom_functions::json::parsed_bytes_max;
 use anteroom_model::FactError;
-use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
+use anteroom_runtime::fair_quota::{FairPermit, FairQuota};
 use anteroom_wire::beneficiary::Beneficiary;
 
 use super::limits::{ReadClaim, busy};
@@ -72,17 +72,20 @@ impl LargeAnswers {
         }
         let text_bytes = (text_bytes as u64).min(WAITING_TEXT_BYTES_MAX);
         let waiting = self.waiting_text_bytes.try_take(beneficiary(), text_bytes);
-        let _waiting = waiting.map_err(|QuotaFull { held_max }| {
-            busy(&format!(
-                "{held_max} bytes of large live reads wait for memory"
-            ))
+        let _waiting = waiting.map_err(|full| {
+            let message = format!(
+                "{} bytes of large live reads wait for memory",
+                full.held_max
+            );
+            busy(&message, claim.is_over_part(full))
         })?;
         let memory = self
             .parsed_bytes
             .take(beneficiary(), parsed_bytes, claim.deadline);
-        let memory = memory
-            .await
-            .map_err(|_| busy("other large live reads take all the memory that they may"))?;
+        let memory = memory.await.map_err(|full| {
+            let message = "other large live reads take all the memory that they may";
+            busy(message, claim.is_over_part(full))
+        })?;
         Ok(Some(Arc::new(memory)))
     }
 }
@@ -230,6 +233,7 @@ mod tests {
         let error = memory_for(&of_a).await.unwrap_err();
         assert!(matches!(error, FactError::LiveReadBusy { .. }), "{error}");
         assert!(!error.class().subject.is_said_by_source(), "{error}");
+        assert!(error.is_over_part());
         // `b` has the other half, and waits for that half again.
         let other = memory_for(&of_b).await.unwrap();
         let mut later = memory_for(&of_b);

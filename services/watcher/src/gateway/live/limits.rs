@@ -57,6 +57,11 @@ impl ReadClaim {
             deadline,
         }
     }
+
+    /// Returns whether other reads for the same namespace use up the part that it has of a full quota.
+    pub(super) fn is_over_part(&self, full: QuotaFull) -> bool {
+        full.over_part && self.beneficiary.is_of_namespace()
+    }
 }
 
 impl Limits {
@@ -91,23 +96,26 @@ impl Limits {
         claim: &ReadClaim,
     ) -> Result<FairPermit<Beneficiary>, FactError> {
         let permit = self.permits.admit(claim).await?;
-        self.turn(claim.deadline).await?;
+        self.turn(claim, &permit).await?;
         Ok(permit)
     }
 
-    /// Waits for a turn, of which there is a limited number in a second.
+    /// Waits for a turn, of which there is a limited number in a second. `permit`: the permit with which the read waits.
     ///
     /// # Errors
-    /// [`FactError::LiveReadBusy`] where that is after `deadline`.
-    pub(super) async fn turn(&self, deadline: Instant) -> Result<(), FactError> {
+    /// [`FactError::LiveReadBusy`] where that is after the claim's deadline.
+    pub(super) async fn turn(
+        &self,
+        claim: &ReadClaim,
+        permit: &FairPermit<Beneficiary>,
+    ) -> Result<(), FactError> {
         let now = Instant::now();
-        let most = deadline.saturating_duration_since(now);
+        let most = claim.deadline.saturating_duration_since(now);
         let wait = self.bucket.lock().take(now, most);
         let wait = wait.ok_or_else(|| {
-            busy(&format!(
-                "{} live reads are begun in a second",
-                self.per_second
-            ))
+            let over_part = permit.is_over_part() && claim.beneficiary.is_of_namespace();
+            let message = format!("{} live reads are begun in a second", self.per_second);
+            busy(&message, over_part)
         })?;
         tokio::time::sleep(wait).await;
         Ok(())
@@ -133,10 +141,11 @@ impl NamespaceQuota {
         deadline: Instant,
     ) -> Result<FairPermit<String>, FactError> {
         let permit = self.0.take(namespace.to_owned(), 1, deadline).await;
-        permit.map_err(|QuotaFull { held_max }| {
-            busy(&format!(
+        permit.map_err(|QuotaFull { held_max, over_part }| {
+            let message = format!(
                 "{held_max} live reads are under way, and policies of namespace `{namespace}` may begin no more"
-            ))
+            );
+            busy(&message, over_part)
         })
     }
 }
@@ -172,8 +181,9 @@ impl Permits {
         &self,
         beneficiary: Beneficiary,
     ) -> Result<FairPermit<Beneficiary>, FactError> {
+        let is_of_namespace = beneficiary.is_of_namespace();
         let permit = self.quota.try_take(beneficiary, 1);
-        permit.map_err(|full| self.busy(full))
+        permit.map_err(|full| self.busy(full, full.over_part && is_of_namespace))
     }
 
     /// Waits for a permit.
@@ -186,21 +196,24 @@ impl Permits {
     ) -> Result<FairPermit<Beneficiary>, FactError> {
         let beneficiary = claim.beneficiary.clone();
         let permit = self.quota.take(beneficiary, 1, claim.deadline).await;
-        permit.map_err(|full| self.busy(full))
+        permit.map_err(|full| self.busy(full, claim.is_over_part(full)))
     }
 
-    fn busy(&self, QuotaFull { held_max }: QuotaFull) -> FactError {
-        let reads = self.reads;
-        busy(&match held_max == u64::from(self.at_once) {
+    fn busy(&self, full: QuotaFull, over_part: bool) -> FactError {
+        let (held_max, reads) = (full.held_max, self.reads);
+        let message = match held_max == u64::from(self.at_once) {
             true => format!("{held_max} {reads} are under way"),
             false => format!("{held_max} {reads} are under way for the same namespace"),
-        })
+        };
+        busy(&message, over_part)
     }
 }
 
-pub(super) fn busy(message: &str) -> FactError {
+/// The error of a read that begins too late. `over_part`: other reads for the same namespace use up its part.
+pub(super) fn busy(message: &str, over_part: bool) -> FactError {
     FactError::LiveReadBusy {
         message: message.to_owned(),
+        over_part,
     }
 }
 
@@ -255,6 +268,7 @@ mod tests {
         assert_eq!(held.len(), 10, "of 12");
         let full = quota.admit("a", soon()).await.map(drop).unwrap_err();
         assert!(full.to_string().contains("of namespace `a`"), "{full}");
+        assert!(full.is_over_part());
         quota.admit("d", soon()).await.map(drop).unwrap();
     }
 
@@ -266,7 +280,7 @@ mod tests {
         assert_eq!(held.len(), BENEFICIARY_WAITING_MAX as usize);
         let full = waiting.try_admit(of("a")).map(drop).unwrap_err();
         assert!(
-            full.to_string().contains("for the same namespace"),
+            full.to_string().contains("for the same namespace") && full.is_over_part(),
             "{full}"
         );
         for other in [
@@ -283,7 +297,7 @@ mod tests {
         let limits = Arc::new(Limits::new(100, 16));
         // All turns of the first second.
         for _ in 0..100 {
-            limits.turn(soon()).await.unwrap();
+            limits.begin(&claim("a", soon())).await.map(drop).unwrap();
         }
         let deadline = Instant::now() + Duration::from_secs(10);
         let flood: Vec<_> = (0..1_000)
@@ -314,8 +328,13 @@ mod tests {
         while let Ok(permit) = images.admit(&claim("a", soon())).await {
             held.push(permit);
         }
-        let full = images.admit(&claim("a", soon())).await.map(drop);
-        let full = full.unwrap_err().to_string();
+        let full = images
+            .admit(&claim("a", soon()))
+            .await
+            .map(drop)
+            .unwrap_err();
+        assert!(full.is_over_part());
+        let full = full.to_string();
         assert!(
             full.contains("8 reads of images are under way for the same namespace"),
             "{full}"
@@ -330,13 +349,41 @@ mod tests {
         let limits = Limits::new(1, 1);
         let permit = limits.begin(&claim("a", soon())).await.unwrap();
         let full = limits.begin(&claim("b", soon())).await.map(drop);
-        let full = full.unwrap_err().to_string();
+        let full = full.unwrap_err();
+        assert!(!full.is_over_part());
+        let full = full.to_string();
         assert!(full.contains("1 live reads are under way"), "{full}");
         drop(permit);
         let late = limits.begin(&claim("b", soon())).await.map(drop);
-        let late = late.unwrap_err().to_string();
+        let late = late.unwrap_err();
+        assert!(!late.is_over_part());
+        let late = late.to_string();
         assert!(late.contains("begun in a second"), "{late}");
         tokio::time::sleep(Duration::from_secs(1)).await;
         limits.begin(&claim("b", soon())).await.map(drop).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_without_a_turn_says_whether_its_own_namespace_takes_the_permits() {
+        let limits = Limits::new(1, 16);
+        drop(limits.begin(&claim("other", soon())).await.unwrap());
+        let mut held = Vec::new();
+        for (permits, expected) in [(7, false), (1, true)] {
+            for _ in 0..permits {
+                held.push(limits.permits.admit(&claim("a", soon())).await.unwrap());
+            }
+            let late = limits.begin(&claim("a", soon())).await.map(drop);
+            assert_eq!(late.unwrap_err().is_over_part(), expected);
+        }
+        let users = claim("", soon());
+        drop(held);
+        let flood: Vec<_> = std::iter::from_fn(|| {
+            let permit = limits.permits.try_admit(users.beneficiary.clone());
+            permit.ok()
+        })
+        .collect();
+        let late = limits.begin(&users).await.map(drop);
+        assert!(!late.unwrap_err().is_over_part(), "it is of all users");
+        drop(flood);
     }
 }

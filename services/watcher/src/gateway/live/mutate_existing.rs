@@ -28,7 +28,12 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{
-    allowed, allowed::Allowed, bucket::Bucket, failed, limits::ReadClaim, policies::Policies,
+    allowed,
+    allowed::Allowed,
+    bucket::Bucket,
+    failed,
+    limits::{self, ReadClaim},
+    policies::Policies,
     reader::LiveReader,
 };
 use crate::{
@@ -96,8 +101,9 @@ impl Writes {
             let message = format!("the object is larger than {WRITE_BYTES_MAX} bytes");
             return Err(refused(0, message));
         }
-        let busy = || FactError::LiveReadBusy {
-            message: format!("{WRITES_PER_SECOND} writes a second, {WRITES_MAX} at once"),
+        let busy = || {
+            let message = format!("{WRITES_PER_SECOND} writes a second, {WRITES_MAX} at once");
+            limits::busy(&message, false)
         };
         let most = deadline.saturating_duration_since(Instant::now());
         let wait = self.bucket.lock().take(Instant::now(), most);

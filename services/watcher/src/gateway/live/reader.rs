@@ -6,7 +6,7 @@ use anteroom_bus::{Address, Call};
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, PolicyKind, Refusal, service_answer};
-use anteroom_runtime::fair_quota::FairPermit;
+use anteroom_runtime::{fair_quota::FairPermit, under_way::JobsUnderWay};
 use anteroom_seal::{Answering, AskedOf, is_question, withheld};
 use anteroom_wire::{
     beneficiary::Beneficiary,
@@ -22,7 +22,7 @@ use super::{
     evaluate::Evaluations,
     failed,
     large_answers::{AnswerMemory, LargeAnswers, parsed_bytes},
-    limits::{Limits, NamespaceQuota, Permits, ReadClaim},
+    limits::{self, Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
     policies::Policies,
     shared_reads::SharedReads,
@@ -44,6 +44,12 @@ const POLICY_WAIT: Duration = Duration::from_millis(500);
 
 /// The longest time that a call is given, whatever its caller says: NATS takes no answer of a watcher after that.
 const GIVEN_MAX: Duration = Duration::from_secs(240);
+
+/// The share of a call's time that is kept for the reply, as a divisor: a read that begins too late is to say so in time.
+const REPLY_SHARE: u32 = 10;
+
+/// The most that is kept for that.
+const REPLY_MAX: Duration = Duration::from_millis(50);
 
 /// Answers up to this size are parsed and evaluated over where they are; larger ones on a thread of their own.
 pub(super) const INLINE_BYTES_MAX: usize = 64 * 1024;
@@ -85,6 +91,8 @@ pub(super) struct LiveReader {
     namespaces: NamespaceQuota,
     image_permits: Permits,
     waiting: Permits,
+    /// The reviews that requests are for.
+    reviews: Arc<JobsUnderWay<Beneficiary>>,
     shared_reads: SharedReads<(bool, Beneficiary, String), FetchResult>,
     images: Images,
     writes: Writes,
@@ -102,6 +110,7 @@ impl LiveReader {
             namespaces: NamespaceQuota::new(args),
             image_permits: Permits::of_images(),
             waiting: Permits::of_waiting(),
+            reviews: JobsUnderWay::new(1),
             shared_reads: SharedReads::default(),
             images: args.registries.images(),
             writes: Writes::new(),
@@ -161,7 +170,8 @@ impl LiveReader {
                 span.record("policy", request.policy.to_string());
                 span.record("rule", &request.rule);
                 span.record("variable", &request.variable);
-                let read = self.outcome(&request, is_sealed, begun + given);
+                let reply = REPLY_MAX.min(given / REPLY_SHARE);
+                let read = self.outcome(&request, is_sealed, begun + given - reply);
                 let read = tokio::time::timeout(given, read).await;
                 read.unwrap_or_else(|_| Err(exceeded(given)))
             }
@@ -205,7 +215,25 @@ impl LiveReader {
         Ok((decoded(&plain)?, Some(answering)))
     }
 
+    /// Makes the read, or the write. A read that begins too late because of other reads of the same review is not over its
+    /// part.
     async fn outcome(
+        self: &Arc<Self>,
+        request: &LiveRequest,
+        is_sealed: bool,
+        deadline: Instant,
+    ) -> LiveOutcome {
+        let review = self.reviews.begin(request.beneficiary(), request.review);
+        let outcome = self.made(request, is_sealed, deadline).await;
+        outcome.map_err(|error| match error {
+            FactError::LiveReadBusy { message, over_part } => {
+                limits::busy(&message, over_part && review.is_over_part())
+            }
+            error => error,
+        })
+    }
+
+    async fn made(
         self: &Arc<Self>,
         request: &LiveRequest,
         is_sealed: bool,
@@ -434,12 +462,12 @@ impl LiveReader {
         }
         let target = match &allowed.target {
             ReadTarget::Image(wanted) => {
-                let _permit = self.image_permits.admit(claim).await?;
+                let permit = self.image_permits.admit(claim).await?;
                 // A slow registry takes permits from images alone, of which scans take no more than their own.
                 let _of_scan = match of_scan {
                     true => Some(limits.begin(claim).await?),
                     false => {
-                        limits.turn(claim.deadline).await?;
+                        limits.turn(claim, &permit).await?;
                         None
                     }
                 };

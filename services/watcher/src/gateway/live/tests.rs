@@ -186,6 +186,7 @@ fn get(policy: &str, variable: &str, path: &str) -> LiveRequest {
             cel: None,
         },
         review_namespace: String::new(),
+        review: 0,
         of_scan: false,
     }
 }
@@ -471,8 +472,11 @@ async fn the_deadline_is_kept() {
     let outcome = rig
         .ask_within(&service("p", &url), Duration::from_millis(300))
         .await;
-    let deadline_ms = 300;
-    assert_eq!(outcome, Err(FactError::DeadlineExceeded { deadline_ms }));
+    let exceeded = FactError::DeadlineExceeded {
+        deadline_ms: 300,
+        over_part: false,
+    };
+    assert_eq!(outcome, Err(exceeded));
 }
 
 /// A watcher beyond its limits answers `LiveReadBusy`.

@@ -257,7 +257,10 @@ fn a_default_does_not_replace_an_unknown_fact() {
         FactError::NoReplica {
             view: "v".to_owned(),
         },
-        FactError::DeadlineExceeded { deadline_ms: 1 },
+        FactError::DeadlineExceeded {
+            deadline_ms: 1,
+            over_part: false,
+        },
         FactError::EvaluationFailed {
             message: "m".to_owned(),
         },

@@ -141,6 +141,7 @@ fn request(call: LiveCall) -> LiveRequest {
             ..Query::default()
         },
         review_namespace: String::new(),
+        review: 0,
         of_scan: false,
     }
 }
