@@ -34,11 +34,22 @@ const BACKOFF_MAX_MS: u64 = 30_000;
 /// given back should be seen in seconds, and a refusal costs the API server next to nothing.
 const FORBIDDEN_WAIT_MAX_MS: u64 = 5_000;
 
-/// Objects in one page of a list. Halved when a page is larger than is read at once, or slow.
+/// Objects in one page of a list. Halved when a page is larger than is read at once, or slow. Doubled again after a list
+/// without slow pages.
 pub(super) const PAGE_OBJECTS_MAX: u32 = 500;
 
 /// The objects of a page below which a slow page is not made smaller.
 const SLOW_PAGE_OBJECTS_MIN: u32 = 32;
+
+/// Returns the limit of the page to ask for in place of one of `limit` objects; `None`: a smaller page would not help.
+pub(super) fn smaller_page(fault: &Fault, limit: u32) -> Option<u32> {
+    let limit_min = match fault {
+        Fault::TooLarge { .. } => 1,
+        Fault::Slow { .. } => SLOW_PAGE_OBJECTS_MIN,
+        _ => return None,
+    };
+    (limit > limit_min).then_some(limit / 2)
+}
 
 /// A watch that ended sooner than this without a word is taken for a fault, so that an API server
 /// that closes at once is not asked in a loop.
@@ -145,6 +156,10 @@ pub(super) struct Machine {
     /// The newest version that was ever heard of.
     newest: ResourceVersion,
     page_limit: u32,
+    /// The most objects of a page that is not too large to be read at once.
+    page_limit_max: u32,
+    /// A page of the list was slow.
+    is_slow: bool,
     /// The last watch was refused: there is a list once one is open. A list before that is announced
     /// only then, or the view would flap between synced and failed.
     watch_refused: bool,
@@ -165,6 +180,8 @@ impl Machine {
             backoff: Backoff::new(BACKOFF_BASE_MS, BACKOFF_MAX_MS),
             newest,
             page_limit: PAGE_OBJECTS_MAX,
+            page_limit_max: PAGE_OBJECTS_MAX,
+            is_slow: false,
             watch_refused: false,
             unannounced: None,
         }
@@ -289,6 +306,9 @@ impl Machine {
             };
             return effects;
         }
+        if !std::mem::take(&mut self.is_slow) {
+            self.page_limit = self.page_limit_max.min(self.page_limit * 2);
+        }
         self.newest = version.clone();
         self.phase = Phase::Watch {
             from: version.clone(),
@@ -305,6 +325,7 @@ impl Machine {
     fn failed(&mut self, fault: &Fault, random: u64) -> Vec<ReflectorEffect> {
         let failure = fault.failure();
         let watching = matches!(self.phase, Phase::Watch { .. });
+        let listing = matches!(self.phase, Phase::List { .. });
         self.absent = matches!(fault, Fault::Refused { code: 404, .. });
         match fault {
             // In a healthy watch, it is simply the next list's turn; a second time in a row is not.
@@ -334,12 +355,14 @@ impl Machine {
                 self.wait = Some(after.map_or(own, |after| after.max(own)));
                 vec![ReflectorEffect::Troubled(failure)]
             }
-            Fault::TooLarge { .. } if !watching && self.page_limit > 1 => {
-                self.page_limit /= 2;
+            Fault::TooLarge { .. } if listing && self.page_limit > 1 => {
+                self.make_pages_smaller(fault);
+                self.page_limit_max = self.page_limit;
                 Vec::new()
             }
-            Fault::Slow { .. } if !watching && self.page_limit > SLOW_PAGE_OBJECTS_MIN => {
-                self.page_limit /= 2;
+            Fault::Slow { .. } if listing => {
+                self.is_slow = true;
+                self.make_pages_smaller(fault);
                 self.wait = Some(self.backoff.next(random));
                 vec![ReflectorEffect::Troubled(failure)]
             }
@@ -361,7 +384,12 @@ impl Machine {
         }
     }
 
+    fn make_pages_smaller(&mut self, fault: &Fault) {
+        self.page_limit = smaller_page(fault, self.page_limit).unwrap_or(self.page_limit);
+    }
+
     fn relist(&mut self) {
+        self.is_slow = false;
         self.unannounced = None;
         self.phase = Phase::List {
             token: None,

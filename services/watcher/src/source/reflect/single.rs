@@ -45,11 +45,11 @@ pub(crate) async fn once<F: Future<Output = bool>>(
         let path = paths::list(collection, token.as_deref(), limit);
         let gvr = collection.gvr.clone();
         let (page, _place) = match fetch(api.clone(), gvr, path, JSON).await {
-            Err(Fault::TooLarge { .. }) if limit > 1 => {
-                limit /= 2;
+            Err(fault) => {
+                limit = machine::smaller_page(&fault, limit).ok_or(fault)?;
                 continue;
             }
-            page => page?,
+            Ok(page) => page,
         };
         if !take(page.objects.into_iter().flatten().collect()).await {
             return Ok(None);

@@ -307,17 +307,21 @@ fn few_quiet_watches_are_opened_anew_soon_and_many_within_a_pace() {
     );
 }
 
+/// Returns the number of objects of the page that is asked for.
+fn limit_of(request: &Request<Body>) -> usize {
+    let query = request.uri().query().unwrap_or_default();
+    let mut pairs = query.split('&');
+    let limit = pairs.find_map(|pair| pair.strip_prefix("limit="));
+    limit.unwrap().parse().unwrap()
+}
+
 /// Pages of large objects are smaller, also where a collection is read once.
 #[tokio::test]
 async fn a_page_that_is_too_large_is_asked_for_in_halves() {
     let limits = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let asked = Arc::clone(&limits);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        let limit = query
-            .split('&')
-            .find_map(|pair| pair.strip_prefix("limit="));
-        let limit: usize = limit.unwrap().parse().unwrap();
+        let limit = limit_of(&request);
         asked.lock().push(limit);
         let long = "a".repeat(if limit > 100 { PAGE_BYTES_MAX } else { 1 });
         let list = serde_json::json!({
@@ -405,5 +409,28 @@ async fn a_page_that_comes_byte_by_byte_is_given_up_and_gives_its_place_back() {
         let listed = once(&api, &pods, |_| std::future::ready(true)).await;
         assert!(matches!(listed, Err(Fault::Slow { .. })), "{listed:?}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(180));
+    // Each list asks for five pages, the last of them of 31 objects.
+    assert!(begun.elapsed() < Duration::from_secs(900));
+}
+
+/// Otherwise every view of a type whose objects take long to convert would fail to be listed.
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_slow_is_asked_for_in_halves() {
+    let limits = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let asked = Arc::clone(&limits);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let limit = limit_of(&request);
+        asked.lock().push(limit);
+        let list = br#"{"kind":"List","metadata":{"resourceVersion":"7"},"items":[]}"#;
+        let body = match limit > 200 {
+            true => StreamBody::new(stream::repeat(()).then(|()| slow_byte())).boxed_unsync(),
+            false => Full::new(Bytes::from_static(list)).boxed_unsync(),
+        };
+        async move { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let api = ApiServer::new(Client::new(service, "default"));
+    let pods = Collection::all(gvr("pods"));
+    let version = once(&api, &pods, |_| std::future::ready(true)).await;
+    assert_eq!(version.unwrap(), Some(ResourceVersion::new("7")));
+    assert_eq!(*limits.lock(), [500, 250, 125]);
 }

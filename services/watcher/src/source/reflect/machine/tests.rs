@@ -250,6 +250,58 @@ fn a_page_that_is_too_large_is_asked_for_in_halves() {
     assert_eq!(machine.command(), half);
 }
 
+/// Returns the number of objects of the page that is asked for next.
+fn page_limit(machine: &Machine) -> u32 {
+    match machine.command() {
+        ReflectorCommand::List { limit, .. } => limit,
+        other => panic!("asks for no page: {other:?}"),
+    }
+}
+
+/// Lists once, and returns the limits of the pages with which the list began and ended. So many of its pages are slow.
+fn list_with_slow_pages(machine: &mut Machine, slow: usize) -> [u32; 2] {
+    machine.step(Input::Relist, 0);
+    let first = page_limit(machine);
+    machine.step(page("10", Some("next")), 0);
+    for _ in 0..slow {
+        let after = Duration::from_secs(30);
+        machine.step(Input::Failed(Fault::Slow { after }), 0);
+        waits(machine);
+    }
+    let last = page_limit(machine);
+    machine.step(page("10", None), 0);
+    [first, last]
+}
+
+#[test]
+fn pages_shrink_while_they_are_slow_and_grow_again_after_a_list_without_slow_ones() {
+    let mut machine = Machine::new(ResourceVersion::default());
+    for (slow, expected) in [
+        (0, [500, 500]),
+        (1, [500, 250]),
+        (6, [250, 31]),
+        (0, [31, 31]),
+        (0, [62, 62]),
+        (1, [124, 62]),
+        (0, [62, 62]),
+        (0, [124, 124]),
+        (0, [248, 248]),
+        (0, [496, 496]),
+        (0, [500, 500]),
+        (0, [500, 500]),
+    ] {
+        assert_eq!(list_with_slow_pages(&mut machine, slow), expected);
+    }
+    // A page that was too large once is not asked for again.
+    machine.step(Input::Relist, 0);
+    machine.step(Input::Failed(Fault::TooLarge { bytes_max: 1 }), 0);
+    machine.step(page("10", None), 0);
+    for (slow, expected) in [(1, [250, 125]), (0, [125, 125]), (0, [250, 250])] {
+        assert_eq!(list_with_slow_pages(&mut machine, slow), expected);
+    }
+    assert_eq!(list_with_slow_pages(&mut machine, 0), [250, 250]);
+}
+
 #[test]
 fn a_version_from_the_future_is_found_by_the_probe() {
     let mut machine = watching("100");
