@@ -287,6 +287,16 @@ impl ViewWriteState {
         stubs.map(|(key, _)| key.clone()).collect()
     }
 
+    /// Returns the bytes of the largest part of a namespace. Where parts are not counted, it is all that the view wants in
+    /// the log.
+    pub(in crate::log_writer::publish) fn largest_part(&self) -> u64 {
+        let Some(parts) = &self.parts else {
+            return self.bytes_wanted();
+        };
+        let bytes = parts.namespaces.values().map(|part| part.bytes);
+        bytes.max().unwrap_or_default()
+    }
+
     /// Returns the size of an object, which is 0 if there is none.
     pub(super) fn size_of(&self, key: &ObjectKey) -> BodySize {
         let known = self.at_source.get(key);

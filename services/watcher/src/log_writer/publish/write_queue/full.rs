@@ -4,7 +4,8 @@
 //! A view that only policies of namespaces need is a tenants' view: see [`ViewOptions::in_quota`]. All others are the
 //! cluster's. Where the log lacks room, views are suspended in this order:
 //!
-//! 1. Tenants' views of which the log has objects: of the namespace whose views take most, the largest first.
+//! 1. Tenants' views of which the log has objects: of the namespace whose views take most, the largest first. A view that
+//!    namespaces share counts as one of the namespace that has the largest part of it.
 //! 2. The cluster's views: the one that does not fit, if it is large, and otherwise the largest first.
 //!
 //! They come back in the other order: the cluster's views first. A view that comes back is written like any other, so
@@ -69,7 +70,7 @@ impl WriteQueue {
         let written = views.filter(|(id, view)| !id.is_system() && !view.is_suspended());
         let candidates = written.filter(|(id, view)| condition(id, view));
         let first = candidates.max_by_key(|(id, view)| {
-            let namespace_bytes = self.bytes_in_quota_of(view);
+            let namespace_bytes = self.namespace_bytes(view);
             (view.in_quota, namespace_bytes, view.bytes_wanted(), *id)
         });
         first.map(|(id, _)| id.clone())

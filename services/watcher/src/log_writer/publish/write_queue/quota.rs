@@ -107,10 +107,14 @@ impl WriteQueue {
         self.bytes_of(views).saturating_add(view.bytes_wanted()) <= bytes_max
     }
 
-    /// Returns the bytes that all views in the view's quota want in the log; 0: it is in no namespace's quota.
-    pub(super) fn bytes_in_quota_of(&self, view: &ViewWriteState) -> u64 {
-        let views = self.views_in_quota_of(view);
-        views.map_or(0, |views| self.bytes_of(views))
+    /// Returns the bytes that the namespace of a tenants' view wants in the log by all views in its quota. Of a view that
+    /// namespaces share, it is the namespace with the largest part. 0: the view is the cluster's.
+    pub(super) fn namespace_bytes(&self, view: &ViewWriteState) -> u64 {
+        match self.views_in_quota_of(view) {
+            Some(views) => self.bytes_of(views),
+            None if view.in_quota => view.largest_part(),
+            None => 0,
+        }
     }
 
     fn views_in_quota_of(&self, view: &ViewWriteState) -> Option<&BTreeSet<ViewId>> {

@@ -35,6 +35,63 @@ fn the_namespace_with_most_bytes_is_suspended_first_and_the_cluster_last() {
     assert_eq!(suspended, expected);
 }
 
+/// Opens a view of single objects that policies of namespaces name, with so many objects of [`FullLog::fill`] in each of
+/// two namespaces.
+fn open_shared(log: &mut FullLog, objects: [usize; 2]) -> WriteHandle {
+    let info = SourceInfo {
+        source: Source::Objects {
+            gvr: anteroom_model::GroupVersionResource::new("", "v1", "shared"),
+        },
+        kind: String::new(),
+        namespaced: true,
+    };
+    let handle = log.queue.open(info, HashMap::new());
+    log.queue.set_in_quota(&handle.view, true);
+    log.queue.limit_each_namespace(&handle.view, false);
+    log.queue.begin_list(&handle);
+    for (namespace, objects) in ["a", "b"].into_iter().zip(objects) {
+        for at in 0..objects {
+            let key = ObjectKey::new(namespace, at.to_string());
+            let body = Bytes::from(vec![0; 64 * KIB]);
+            let (now, origin) = (log.now, ChangeOrigin::List);
+            log.queue.put(&handle, key, rv(1), body, now, origin);
+        }
+    }
+    log.listed(&handle);
+    handle
+}
+
+#[test]
+fn a_view_that_namespaces_share_is_suspended_by_the_largest_part_of_one() {
+    const QUOTA: Option<u64> = Some(8 * 1024 * KIB as u64);
+    for (quota, objects, shared_first) in [
+        (QUOTA, [4, 0], true),
+        (QUOTA, [2, 2], false),
+        // Without a quota nobody counts the parts.
+        (None, [2, 2], true),
+        (None, [1, 1], false),
+    ] {
+        let mut log = FullLog::new();
+        log.queue.limit_namespaces(quota);
+        let shared = open_shared(&mut log, objects);
+        let (own, cluster) = (log.open_in_quota("own", "c"), log.open("cluster"));
+        fill_and_list(&mut log, &own, 3);
+        fill_and_list(&mut log, &cluster, 3);
+        log.write();
+        let (first, second) = match shared_first {
+            true => (&shared, &own),
+            false => (&own, &shared),
+        };
+        let mut at = 3..13;
+        while log.is_synced(&shared) && log.is_synced(&own) {
+            log.put(&cluster, &at.next().unwrap().to_string(), 1, 64 * KIB);
+            log.write();
+        }
+        assert!(log.has_no_room_for(first), "{quota:?} {objects:?}");
+        assert!(log.is_synced(second) && log.is_synced(&cluster));
+    }
+}
+
 #[test]
 fn a_view_of_a_tenant_without_objects_in_the_log_stays_when_it_would_make_no_room() {
     let mut log = FullLog::new();
