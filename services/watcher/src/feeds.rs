@@ -376,6 +376,9 @@ impl Feeder {
                         self.plans += 1;
                     }
                     feed.reconcile(tools, planned, tasks);
+                    if feed.has_stub_reads() {
+                        self.dirty = Some(begun);
+                    }
                 }
             }
         }

@@ -1,4 +1,5 @@
 mod metrics;
+mod stubs;
 
 use std::collections::BTreeMap;
 

@@ -7,12 +7,14 @@ pub(super) use bulk_references::AssignOutcome;
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
-use anteroom_model::{Collection, GroupVersionResource, ResourceVersion, Source, ViewId};
+use anteroom_model::{
+    Collection, GroupVersionResource, ObjectKey, ResourceVersion, Source, ViewId,
+};
 use tokio::time::Instant;
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -74,6 +76,8 @@ pub(super) struct TypeFeed {
     wide: BTreeMap<WatchScope, Option<usize>>,
     /// References that rested then.
     idle: usize,
+    /// Referenced objects of which the log has stubs, and that are to be read one by one.
+    stub_reads: VecDeque<ObjectKey>,
     gauges: TypeGauges,
 }
 
@@ -94,6 +98,7 @@ impl TypeFeed {
             settled,
             wide: BTreeMap::new(),
             idle: 0,
+            stub_reads: VecDeque::new(),
         }
     }
 
@@ -200,22 +205,36 @@ impl TypeFeed {
         });
     }
 
-    /// There may be room in the log for objects of the view that are stubs there: its watches list again.
+    /// There may be room in the log for objects of the view that are stubs there. The watches of a collection list again,
+    /// and single objects are read alone: the watches of their type serve other views too.
     pub(super) fn list_for_stubs(&mut self, view: &ViewId, now: Instant) {
-        self.dirty |= self.hub.locked(|hub, queue| {
+        let single = self.hub.locked(|hub, queue| {
             let stubs = queue.list_for_stubs(view, now);
             if hub.members.contains_key(view) {
                 hub.ask_watches_of(view);
-                return false;
+                return None;
             }
             let handle = hub.references.handle.as_ref();
             if handle.is_none_or(|own| own.view != *view) {
-                return false;
+                return None;
             }
             hub.references.read_again(&stubs);
-            hub.watches.values_mut().for_each(RunningWatch::ask);
-            true
+            let is_watched = |object: &ObjectKey| {
+                let reference = hub.references.by_object.get(object);
+                reference.is_some_and(|reference| reference.scope.is_some())
+            };
+            let are_watched = stubs.iter().all(is_watched);
+            Some((stubs, are_watched))
         });
+        if let Some((stubs, are_watched)) = single {
+            self.stub_reads = stubs.into();
+            self.dirty |= !are_watched;
+        }
+    }
+
+    /// Returns whether single objects wait to be read that are stubs in the log.
+    pub(super) fn has_stub_reads(&self) -> bool {
+        !self.stub_reads.is_empty()
     }
 
     /// The sealing key changed.

@@ -1,7 +1,7 @@
 //! References by the hundred thousand: they join a running wide watch, and leave it, without a new plan of the
-//! watches.
+//! watches. Those of which the log has stubs are read again beside their watches.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anteroom_model::ObjectKey;
 use tokio::{sync::Notify, task::JoinSet};
@@ -44,13 +44,16 @@ impl TypeFeed {
         tasks: &mut JoinSet<Done>,
     ) -> AssignOutcome {
         let mut hub = self.hub.lock();
-        if hub.references.fresh.is_empty() {
+        if hub.references.handle.is_none() {
+            self.stub_reads.clear();
+        }
+        if hub.references.fresh.is_empty() && self.stub_reads.is_empty() {
             return AssignOutcome::All;
         }
         if hub.references.handle.is_none() {
             return AssignOutcome::ByPlan;
         }
-        let mut joining = Vec::new();
+        let mut joining = read_stubs(&mut hub, &mut self.stub_reads);
         let outcome = loop {
             let Some(object) = hub.references.fresh.front().cloned() else {
                 break AssignOutcome::All;
@@ -76,7 +79,10 @@ impl TypeFeed {
         };
         self.record_metrics(&hub);
         self.watch_context(tools, planned).join(joining, tasks);
-        outcome
+        match outcome {
+            AssignOutcome::All if self.has_stub_reads() => AssignOutcome::Later,
+            outcome => outcome,
+        }
     }
 
     /// Removes the reference to an object. Returns whether the watches have to be planned again: not while the wide
@@ -106,6 +112,45 @@ impl TypeFeed {
         let all = Some(WatchScope::all()).filter(runs);
         all.or_else(|| Some(WatchScope::of_namespace(&object.namespace)).filter(runs))
     }
+}
+
+/// Begins the reads of referenced objects of which the log has stubs, as far as their watches permit that now.
+fn read_stubs(hub: &mut Hub, stubs: &mut VecDeque<ObjectKey>) -> Vec<(WatchScope, Joining)> {
+    let mut joining = Vec::new();
+    while let Some(object) = stubs.front() {
+        let Some(read) = read_stub(hub, object) else {
+            break;
+        };
+        joining.extend(read);
+        stubs.pop_front();
+    }
+    joining
+}
+
+/// Returns the read of the object beside its watch; `Some(None)`: a list of the watch brings it, or nothing watches it;
+/// `None`: it has to wait.
+fn read_stub(hub: &mut Hub, object: &ObjectKey) -> Option<Option<(WatchScope, Joining)>> {
+    let (era, reference) = (hub.references.era, hub.references.by_object.get(object));
+    let Some(scope) = reference.and_then(|reference| reference.scope.clone()) else {
+        return Some(None);
+    };
+    let Some(watch) = hub.watches.get_mut(&scope) else {
+        return Some(None);
+    };
+    if !watch.has_listed() || watch.lists_next() {
+        return Some(None);
+    }
+    if !scope.is_wide() {
+        watch.ask(); // It lists this object alone.
+        return Some(None);
+    }
+    let free = JOINS_MAX.saturating_sub(watch.joining);
+    if !watch.can_be_joined() || !watch.reads.may_begin(free) {
+        return None;
+    }
+    watch.joining += 1;
+    let object = object.clone();
+    Some(Some((scope, Joining::Object { object, era })))
 }
 
 /// Returns the read of the object beside the watch; `Some(None)`: the watch's next list brings it; `None`: it has to

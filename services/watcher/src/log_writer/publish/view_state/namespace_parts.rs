@@ -2,7 +2,8 @@
 //!
 //! The objects of one namespace take at most its quota of bytes. Of each object beyond, the log has a stub, so queries
 //! that could see the object are errors that name it. Objects of other namespaces, and the view, are not touched. Once
-//! there is room, the view's source is listed again, and the stubs are replaced. Objects that the cluster's own policies
+//! there is room, the view's source is listed again, and the stubs are replaced. Of a view of single objects, only the
+//! stubs are read. A namespace whose stubs are read in vain waits longer each time. Objects that the cluster's own policies
 //! or entries read one by one count in no part, and are never stubs.
 //!
 //! The version of a stub in the log is that of its object, with [`STUB_MARK`]. So the writer of a later term knows which
@@ -13,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_model::{ObjectKey, ResourceVersion, ViewState};
+use anteroom_model::{ObjectKey, ResourceVersion, Source, ViewState};
 use anteroom_wire::unreadable;
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -24,11 +25,19 @@ use crate::log_writer::publish::{log_space, work::ChangeOrigin};
 /// The end of a stub's version in the log. Versions of objects are decimal numbers.
 const STUB_MARK: &str = "~stub";
 
-/// The shortest time between two lists of a source for the stubs of its view.
+/// The shortest time between two lists of a source for the stubs of its view, and between two reads of the stubs of one
+/// namespace. Each that brings no stub back doubles the time for the namespace.
 const LISTS_APART: Duration = Duration::from_secs(60);
 
-/// The same where the cluster's own policies read one of the objects. Its name may be a user's choice.
-const URGENT_LISTS_APART: Duration = Duration::from_secs(10);
+/// The longest time until the stubs of a namespace that may have room for them are read again.
+const LISTS_APART_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// The shortest time between two reads of single objects that are stubs. The cluster's own policies may read some of
+/// them, and their names may be a user's choice.
+const READS_APART: Duration = Duration::from_secs(10);
+
+/// The most single objects that are read at once.
+const READS_MAX: usize = 256;
 
 /// The bytes of an object's body in the log. One word, since there is one for each object of every view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,10 +117,14 @@ pub(super) struct NamespaceParts {
     namespaces: HashMap<Box<str>, NamespacePart>,
     /// Objects that the cluster's own policies or entries read one by one.
     exempt: HashSet<ObjectKey>,
-    /// The source has to be listed soon: an exempt object is still a stub.
+    /// The stubs are read one by one. If this is false, the source is listed for them.
+    are_single: bool,
+    /// An exempt object is still a stub, and has to be read soon.
     is_urgent: bool,
-    /// The time at which the source was last asked to list again for stubs.
+    /// The time at which stubs were last asked for.
     asked: Option<Instant>,
+    /// The last of the stubs that were asked for, where these were not all: the next ones come after it.
+    asked_to: Option<ObjectKey>,
 }
 
 /// The part of one namespace.
@@ -121,6 +134,10 @@ struct NamespacePart {
     stubs: u64,
     /// The fewest bytes for which a stub could be replaced by its object; 0: they are not known.
     least_wanted: u64,
+    /// The time at which stubs were last asked for because there seemed to be room.
+    asked: Option<Instant>,
+    /// How often that was, since a list brought a stub back.
+    in_vain: u32,
 }
 
 impl NamespaceParts {
@@ -214,28 +231,80 @@ impl NamespaceParts {
         }
     }
 
-    /// Returns whether the source is to be listed again for stubs.
+    /// Returns whether stubs are to be asked for.
     fn is_list_due(&self, now: Instant) -> bool {
-        let has_room = |part: &NamespacePart| {
-            let wanted = part.bytes.saturating_add(part.least_wanted);
-            let is_held = self.bytes_max.is_none_or(|bytes_max| wanted <= bytes_max);
-            part.stubs > 0 && (is_held || part.least_wanted == 0)
+        let apart = match self.are_single {
+            true => READS_APART,
+            false => LISTS_APART,
         };
-        let may_ask = |apart| {
-            let waited = |at| now.saturating_duration_since(at) >= apart;
-            self.asked.is_none_or(waited)
-        };
-        let is_urgent = self.is_urgent && may_ask(URGENT_LISTS_APART);
-        is_urgent || (may_ask(LISTS_APART) && self.namespaces.values().any(has_room))
+        let mut parts = self.namespaces.values();
+        has_passed(self.asked, apart, now)
+            && (self.is_urgent || parts.any(|part| part.is_due(self.bytes_max, now)))
     }
 
-    /// The source is asked to list again. Its list says anew how many bytes the stubs want.
-    fn ask(&mut self, now: Instant) {
-        self.is_urgent = false;
-        self.asked = Some(now);
-        let parts = self.namespaces.values_mut();
-        parts.for_each(|part| part.least_wanted = 0);
+    /// Returns whether the stub of this object is one of those that are asked for: a list brings all of them.
+    fn asks_for(&self, key: &ObjectKey, now: Instant) -> bool {
+        let part = self.part(&key.namespace);
+        !self.are_single || self.exempt.contains(key) || part.is_due(self.bytes_max, now)
     }
+
+    /// Asks for stubs, single ones in turns. Returns those that will come.
+    fn ask(&mut self, mut stubs: Vec<ObjectKey>, now: Instant) -> Vec<ObjectKey> {
+        (self.is_urgent, self.asked) = (false, Some(now));
+        if self.are_single && stubs.len() > READS_MAX {
+            stubs.sort_unstable();
+            let had = |key: &ObjectKey| self.asked_to.as_ref().is_some_and(|last| key <= last);
+            let next = stubs.partition_point(had);
+            stubs.rotate_left(next);
+            let left = stubs.split_off(READS_MAX);
+            self.is_urgent = left.iter().any(|key| self.exempt.contains(key));
+            self.asked_to = stubs.last().cloned();
+        }
+        let mut counts: HashMap<&str, u64> = HashMap::new();
+        for key in &stubs {
+            *counts.entry(&key.namespace).or_default() += 1;
+        }
+        for (namespace, count) in counts {
+            if let Some(part) = self.namespaces.get_mut(namespace) {
+                part.ask(count, self.bytes_max, now);
+            }
+        }
+        stubs
+    }
+
+    /// A list, or a read, has brought an object of which the log had a stub.
+    fn brought_back(&mut self, namespace: &str) {
+        if let Some(part) = self.namespaces.get_mut(namespace) {
+            part.in_vain = 0;
+        }
+    }
+}
+
+impl NamespacePart {
+    /// Returns whether there may be room for a stub's object, and the last time in vain is long enough ago.
+    fn is_due(&self, bytes_max: Option<u64>, now: Instant) -> bool {
+        let wanted = self.bytes.saturating_add(self.least_wanted);
+        let is_held = bytes_max.is_none_or(|bytes_max| wanted <= bytes_max);
+        let may_fit = self.stubs > 0 && (is_held || self.least_wanted == 0);
+        let apart = LISTS_APART * (1 << self.in_vain.min(6));
+        may_fit && has_passed(self.asked, apart.min(LISTS_APART_MAX), now)
+    }
+
+    /// So many of the stubs are asked for. If these are all, they will say anew how many bytes they want.
+    fn ask(&mut self, stubs: u64, bytes_max: Option<u64>, now: Instant) {
+        if self.is_due(bytes_max, now) {
+            self.asked = Some(now);
+            self.in_vain = self.in_vain.saturating_add(1);
+        }
+        if stubs == self.stubs {
+            self.least_wanted = 0;
+        }
+    }
+}
+
+/// Returns whether so much time has passed.
+fn has_passed(since: Option<Instant>, time: Duration, now: Instant) -> bool {
+    since.is_none_or(|since| now.saturating_duration_since(since) >= time)
 }
 
 impl ViewWriteState {
@@ -250,6 +319,7 @@ impl ViewWriteState {
         }
         let mut parts = NamespaceParts {
             bytes_max,
+            are_single: matches!(self.info.source, Source::Objects { .. }),
             ..NamespaceParts::default()
         };
         for (key, known) in &self.at_source {
@@ -266,7 +336,7 @@ impl ViewWriteState {
         }
     }
 
-    /// Returns whether the source is to be listed again, since there may be room for objects that are stubs.
+    /// Returns whether stubs are to be asked for, since there may be room for their objects.
     pub(in crate::log_writer::publish) fn is_list_for_stubs_due(&self, now: Instant) -> bool {
         // The list of a view that is suspended, or is not synced, comes anyway.
         let is_synced = self.state == ViewState::Synced && !self.is_suspended();
@@ -274,17 +344,20 @@ impl ViewWriteState {
         parts.is_some_and(|parts| parts.is_list_due(now))
     }
 
-    /// The source is listed again for the stubs. Returns their objects.
+    /// Stubs are asked for: the source is listed, or each of the returned objects is read.
     pub(in crate::log_writer::publish) fn list_for_stubs(
         &mut self,
         now: Instant,
     ) -> Vec<ObjectKey> {
-        if let Some(parts) = &mut self.parts {
-            parts.ask(now);
-        }
+        let Some(parts) = &mut self.parts else {
+            return Vec::new();
+        };
         let at_source = self.at_source.iter();
-        let stubs = at_source.filter(|(_, known)| known.size.is_stub());
-        stubs.map(|(key, _)| key.clone()).collect()
+        let stubs = at_source
+            .filter(|(key, known)| known.size.is_stub() && parts.asks_for(key, now))
+            .map(|(key, _)| key.clone())
+            .collect();
+        parts.ask(stubs, now)
     }
 
     /// Returns the bytes of the largest part of a namespace. Where parts are not counted, it is all that the view wants in
@@ -323,6 +396,9 @@ impl ViewWriteState {
         let stub = refused.map(|bytes_max| unreadable::stub(&reason(key, bytes_max), None));
         // Nothing is saved by the stub of a small object.
         let Some(stub) = stub.filter(|stub| stub.len() < body.len()) else {
+            if before.is_stub() && matches!(origin, ChangeOrigin::List) {
+                parts.brought_back(&key.namespace);
+            }
             parts.replace(key, before, wanted);
             return (wanted, body);
         };

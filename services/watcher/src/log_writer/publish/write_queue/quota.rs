@@ -83,7 +83,8 @@ impl WriteQueue {
         due.map(|(id, _)| id.clone())
     }
 
-    /// Notes that the view's source is listed again for the stubs. Returns the objects that are stubs.
+    /// Notes that stubs of the view are asked for: a collection is listed again, and of a view of single objects each of
+    /// the returned ones is read.
     pub(crate) fn list_for_stubs(&mut self, id: &ViewId, now: Instant) -> Vec<ObjectKey> {
         let view = self.views.get_mut(id);
         view.map_or_else(Vec::new, |view| view.list_for_stubs(now))
