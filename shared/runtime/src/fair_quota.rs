@@ -198,7 +198,7 @@ impl<K: Ord + Clone> FairQuota<K> {
     ) -> bool {
         let is_at_its_limit =
             of_key.held > 0 && of_key.held.saturating_add(units) > self.key_units_max;
-        // A request of the key that came before this one, and none of others, may have kept this one waiting.
+        // Where the key has had no turn, requests of other keys kept this request waiting.
         let has_had_a_turn = of_key.held > 0 || request.is_some_and(|at| of_key.turn > at);
         let own = request.map_or(0, |_| units);
         let others = of_key

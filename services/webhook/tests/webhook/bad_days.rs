@@ -79,6 +79,27 @@ async fn a_view_without_a_replica_denies_at_once() {
     assert_eq!(admitted["allowed"], true);
 }
 
+/// Otherwise a flood of requests would get one past every policy that ignores errors.
+#[tokio::test]
+async fn a_request_whose_own_namespace_keeps_replicas_busy_is_refused_whatever_the_failure_policy()
+{
+    for (over_part, allowed) in [(false, true), (true, false)] {
+        let cluster = Cluster::with(&[unique_host("hosts", failure_policy("Ignore"))]).await;
+        let busy = FactError::Busy {
+            limit: 1,
+            over_part,
+        };
+        let _replica = cluster
+            .replica_that(move |_, _| Some(Err(busy.clone())))
+            .await;
+        let (_webhook, client) = cluster.webhook().await;
+        let review = ingress("CREATE", "shop", "a.example");
+        let decided = client.review("/validate", &review).await;
+        assert_eq!(decided["allowed"], allowed, "{decided}");
+        assert!(decided.to_string().contains("AR205"), "{decided}");
+    }
+}
+
 #[tokio::test]
 async fn a_replica_that_hangs_or_is_busy_is_asked_around() {
     let busy = FactError::Busy {

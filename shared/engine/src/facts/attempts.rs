@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(run(1000, &script).await, (Err(busy), 15, 3));
     }
 
-    /// Whoever floods one replica must not get past a policy because another one is slow.
+    /// A flood of one replica must not get past a policy because the next replica is slow.
     #[tokio::test(start_paused = true)]
     async fn a_replica_that_the_own_namespace_keeps_busy_is_told_unless_another_says_more() {
         let over_part = FactError::Busy {

@@ -82,12 +82,24 @@ proptest! {
 
 #[test]
 fn a_refused_query_survives_encoding() {
-    let sent: QueryOutcome = Err(FactError::RevisionNotReached {
-        view: "v".into(),
-        have: Revision(1),
-        want: Revision(u64::MAX),
-    });
-    assert_eq!(decode_outcome(&encode_outcome(&sent).unwrap()), Ok(sent));
+    for error in [
+        FactError::RevisionNotReached {
+            view: "v".into(),
+            have: Revision(1),
+            want: Revision(u64::MAX),
+        },
+        FactError::Busy {
+            limit: 1,
+            over_part: true,
+        },
+        FactError::DeadlineExceeded {
+            deadline_ms: 1,
+            over_part: false,
+        },
+    ] {
+        let sent: QueryOutcome = Err(error);
+        assert_eq!(decode_outcome(&encode_outcome(&sent).unwrap()), Ok(sent));
+    }
 }
 
 #[test]

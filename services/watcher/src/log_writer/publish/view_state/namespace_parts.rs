@@ -136,7 +136,7 @@ struct NamespacePart {
     least_wanted: u64,
     /// The time at which stubs were last asked for because there seemed to be room.
     asked: Option<Instant>,
-    /// How often that was, since a list brought a stub back.
+    /// The number of these times since a list brought a stub back.
     in_vain: u32,
 }
 

@@ -205,7 +205,7 @@ fn a_stub_whose_list_did_not_bring_it_is_listed_for_ever_more_rarely() {
             view.now += Duration::from_secs(1);
             assert!(view.lists_for_stubs(), "{minutes}");
         }
-        // It comes back, and another one has its place later.
+        // The stub comes back, and a later object takes its place.
         view.put("a/1", 1, KIB);
         view.put("a/2", 3, KIB);
         assert_eq!(view.stubs(), ["a/2"]);
