@@ -279,7 +279,12 @@ async fn a_rule_that_takes_long_is_not_begun_when_the_time_is_over() {
 /// comes too late.
 #[tokio::test(start_paused = true)]
 async fn a_fact_that_is_late_because_of_policies_of_namespaces_is_an_error_of_the_review() {
-    let late = || Err(FactError::DeadlineExceeded { deadline_ms: 1 });
+    let late = || {
+        Err(FactError::DeadlineExceeded {
+            deadline_ms: 1,
+            over_part: false,
+        })
+    };
     for (scope, expected) in [
         (PolicyScope::Cluster, ErrorCode::DEADLINE_EXCEEDED),
         (PolicyScope::Namespace, ErrorCode::REVIEW_TOO_COSTLY),
