@@ -1,7 +1,7 @@
 //! Limits of live reads. Scans have limits of their own, so they take nothing from admission. Those who wait are told
 //! apart, so that many reads of one leave permits to the others.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
@@ -22,6 +22,17 @@ const IMAGE_READS_MAX: u32 = 12;
 
 /// The divisor of admission's limits that gives the separate limits of scans, at least 1.
 const SCANS_PART: u32 = 4;
+
+/// The share of a call's time that is kept for the reply, as a divisor: a read that has no place is to say so in time.
+const REPLY_SHARE: u32 = 10;
+
+/// The most that is kept for that.
+const REPLY_MAX: Duration = Duration::from_millis(50);
+
+/// Returns the latest time for the read of a call to begin, which is given so long from `begun` on.
+pub(super) fn latest_begin(begun: Instant, given: Duration) -> Instant {
+    begun + given.saturating_sub(REPLY_MAX.min(given / REPLY_SHARE))
+}
 
 /// The limits of live reads for admission, or for scans.
 ///
@@ -219,8 +230,6 @@ pub(super) fn busy(message: &str, over_part: bool) -> FactError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn args(limit: u32) -> LiveArgs {
@@ -241,6 +250,14 @@ mod tests {
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_millis(5)
+    }
+
+    #[test]
+    fn a_read_without_a_place_says_so_before_its_caller_gives_up() {
+        let (begun, ms) = (Instant::now(), Duration::from_millis);
+        for (given, left) in [(0, 0), (10, 9), (500, 450), (10_000, 9_950)] {
+            assert_eq!(latest_begin(begun, ms(given)), begun + ms(left));
+        }
     }
 
     #[test]

@@ -45,12 +45,6 @@ const POLICY_WAIT: Duration = Duration::from_millis(500);
 /// The longest time that a call is given, whatever its caller says: NATS takes no answer of a watcher after that.
 const GIVEN_MAX: Duration = Duration::from_secs(240);
 
-/// The share of a call's time that is kept for the reply, as a divisor: a read that begins too late is to say so in time.
-const REPLY_SHARE: u32 = 10;
-
-/// The most that is kept for that.
-const REPLY_MAX: Duration = Duration::from_millis(50);
-
 /// Answers up to this size are parsed and evaluated over where they are; larger ones on a thread of their own.
 pub(super) const INLINE_BYTES_MAX: usize = 64 * 1024;
 
@@ -170,8 +164,8 @@ impl LiveReader {
                 span.record("policy", request.policy.to_string());
                 span.record("rule", &request.rule);
                 span.record("variable", &request.variable);
-                let reply = REPLY_MAX.min(given / REPLY_SHARE);
-                let read = self.outcome(&request, is_sealed, begun + given - reply);
+                let latest_begin = limits::latest_begin(begun, given);
+                let read = self.outcome(&request, is_sealed, latest_begin);
                 let read = tokio::time::timeout(given, read).await;
                 read.unwrap_or_else(|_| Err(exceeded(given)))
             }
