@@ -579,6 +579,7 @@ pub(super) fn ended() -> FactError {
 fn exceeded(given: Duration) -> FactError {
     FactError::DeadlineExceeded {
         deadline_ms: u64::try_from(given.as_millis()).unwrap_or(u64::MAX),
+        over_part: false,
     }
 }
 
