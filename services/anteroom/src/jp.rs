@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anteroom_functions::functions;
-use anteroom_jmespath::{Environment, EvalSeed, Expression, MissingKey};
+use anteroom_jmespath::{Budget, Environment, EvalSeed, Expression, MissingKey};
 use anteroom_model::ErrorCode;
 use anteroom_policy::Arrival;
 use anyhow::{Context, bail};
@@ -16,6 +16,9 @@ use crate::{
     output::{Output, print},
     parameter::parse_parameter,
 };
+
+/// The most memory of a result: it may be the whole of a large file.
+const RESULT_MEMORY_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct JpArgs {
@@ -149,6 +152,10 @@ fn query(args: &QueryArgs) -> anyhow::Result<()> {
         .with_functions(functions())
         .with_parameters(&parameters)
         .with_missing_key(missing_key)
+        .with_budget(Budget {
+            json_bytes: RESULT_MEMORY_BYTES_MAX,
+            ..Budget::default()
+        })
         .with_seed(Some(&seed));
     for expression in &expressions {
         let result = expression

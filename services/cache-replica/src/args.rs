@@ -142,6 +142,7 @@ impl Args {
             steps: self.query_steps_max,
             depth: DEPTH_MAX,
             built_bytes: memory_limit::evaluation_bytes(limit, concurrent, asked),
+            json_bytes: memory_limit::json_bytes(limit, concurrent),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The memory limit of a replica: its option, and what evaluations and indexes may take of it. Pure.
 
+use anteroom_jmespath::JSON_BYTES_MAX;
 use anteroom_runtime::units;
 
 /// The memory of a replica beside views, results and plans: code, connections, and freed memory that the allocator
@@ -12,7 +13,11 @@ const LIMIT_MIN: u64 = 64 * 1024 * 1024;
 /// The share of a limit that is kept for evaluations under way: a tenth.
 const EVALUATIONS_SHARE: u64 = 10;
 
-/// The bytes that an evaluation may always build, even under a low limit.
+/// The share of a limit that the JSON documents of all evaluations may take beside the limit: a third. The container has
+/// half as much again as the limit.
+const JSON_SHARE: u64 = 3;
+
+/// The bytes that an evaluation may always build, even under a low limit, and the memory of its JSON documents.
 const EVALUATION_BYTES_MIN: u64 = 1024 * 1024;
 
 /// The share of a limit that indexes and counters may take: a quarter.
@@ -38,6 +43,16 @@ pub(crate) fn evaluation_bytes(limit: Option<u64>, concurrent: usize, asked: u64
     };
     let concurrent = u64::try_from(concurrent.max(1)).unwrap_or(u64::MAX);
     asked.min((evaluations_bytes(limit) / concurrent).max(EVALUATION_BYTES_MIN))
+}
+
+/// Returns the memory that the JSON documents of one of `concurrent` evaluations may take under this limit: 14 MiB of the
+/// chart's 341 MiB on two cores.
+pub(crate) fn json_bytes(limit: Option<u64>, concurrent: usize) -> u64 {
+    let Some(limit) = limit else {
+        return JSON_BYTES_MAX;
+    };
+    let concurrent = u64::try_from(concurrent.max(1)).unwrap_or(u64::MAX);
+    JSON_BYTES_MAX.min((limit / JSON_SHARE / concurrent).max(EVALUATION_BYTES_MIN))
 }
 
 /// Parses a limit of memory, as [`units::bytes`] does.
@@ -79,5 +94,18 @@ mod tests {
             evaluation_bytes(Some(LIMIT_MIN), 64, u64::MAX),
             EVALUATION_BYTES_MIN
         );
+    }
+
+    /// A condition looks for a value among 100,000 names, in a replica of the chart.
+    #[test]
+    fn json_of_evaluations_stays_within_its_share() {
+        assert_eq!(json_bytes(None, 8), JSON_BYTES_MAX);
+        assert_eq!(json_bytes(Some(u64::MAX), 8), JSON_BYTES_MAX);
+        assert_eq!(json_bytes(Some(LIMIT_MIN), 64), EVALUATION_BYTES_MIN);
+        let of_chart = json_bytes(Some(341 << 20), 8);
+        assert!(of_chart * 8 <= (512 - 341) << 20);
+        let names = serde_json::Value::from(vec!["web-000000.example.com"; 100_000]);
+        let taken = anteroom_jmespath::json_memory::copied_bytes(&names, of_chart);
+        assert!(taken.is_some());
     }
 }

@@ -25,7 +25,7 @@ use std::{
 };
 
 use anteroom_jmespath::{Budget, Environment, EvalError, FunctionTable, MissingKey};
-use anteroom_model::FactError;
+use anteroom_model::{FactError, limits::RESULT_BYTES_MAX};
 use anteroom_plan::{NoPart, SliceResult, Sliced, Whole};
 use anteroom_view::{Select, Snapshot};
 use anteroom_wire::{beneficiary::Beneficiary, query::Query};
@@ -99,6 +99,8 @@ struct Progress {
     left: Budget,
     /// The results, one for each stretch.
     parts: Vec<Option<SliceResult>>,
+    /// The bytes of the results that this scan has added.
+    part_bytes: usize,
     fault: Option<NoPart>,
 }
 
@@ -256,6 +258,7 @@ impl Scan {
                 rests: Vec::new(),
                 left: budget,
                 parts,
+                part_bytes: 0,
                 fault: None,
             }),
         }
@@ -406,14 +409,18 @@ impl Progress {
         };
         let steps = before.steps - after.steps;
         let built_bytes = before.built_bytes - after.built_bytes;
+        let part_bytes = part.as_ref().map_or(0, SliceResult::bytes);
         let fault = match (&part, self.left.steps.checked_sub(steps)) {
             (Err(fault), _) => Some(fault.clone()),
             (_, None) => Some(over(BudgetKind::Steps)),
             (Ok(_), Some(_)) if self.left.built_bytes < built_bytes => {
                 Some(over(BudgetKind::BuiltBytes))
             }
+            // No further ones are held: the evaluation over the whole list says that the result is too long.
+            _ if self.part_bytes + part_bytes > RESULT_BYTES_MAX => Some(NoPart::Failed),
             _ => None,
         };
+        self.part_bytes += part_bytes;
         self.left.steps = self.left.steps.saturating_sub(steps);
         self.left.built_bytes = self.left.built_bytes.saturating_sub(built_bytes);
         // An error of the expression on an object does not depend on the cost of the slices.

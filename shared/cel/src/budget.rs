@@ -1,8 +1,10 @@
 //! Limits on the steps and memory of one evaluation.
 
+use anteroom_jmespath::json_memory;
+
 use crate::{
     error::EvalError,
-    limits::{BUILT_BYTES_MAX, STEPS_MAX},
+    limits::{BUILT_BYTES_MAX, JSON_BYTES_MAX, STEPS_MAX},
     value::Val,
 };
 
@@ -13,7 +15,7 @@ const STEP_BYTES: usize = 32;
 const STEP_ENTRIES: usize = 64;
 
 /// The cost of an element of a list, in bytes.
-const ELEMENT_BYTES: u64 = 32;
+const ELEMENT_BYTES: u64 = size_of::<Val<'static>>() as u64;
 
 /// The rest of the budget of an evaluation, shared by all expressions that are evaluated in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Budget {
     pub steps: u64,
     /// Bytes that may be built; see [`BUILT_BYTES_MAX`].
     pub built_bytes: u64,
+    /// Memory of JSON documents that may be made; see [`JSON_BYTES_MAX`].
+    pub json_bytes: u64,
 }
 
 impl Default for Budget {
@@ -29,6 +33,7 @@ impl Default for Budget {
         Self {
             steps: STEPS_MAX,
             built_bytes: BUILT_BYTES_MAX,
+            json_bytes: JSON_BYTES_MAX,
         }
     }
 }
@@ -89,6 +94,34 @@ impl Budget {
     pub(crate) fn elements(&mut self, count: usize) -> Result<(), EvalError> {
         self.steps(count as u64 / 4)?;
         self.take_bytes((count as u64).saturating_mul(ELEMENT_BYTES))
+    }
+
+    /// A part of a JSON document is made, in so much memory.
+    pub(crate) fn json(&mut self, bytes: u64) -> Result<(), EvalError> {
+        self.steps(bytes / json_memory::STEP_BYTES)?;
+        match self.json_bytes.checked_sub(bytes) {
+            Some(left) => {
+                self.json_bytes = left;
+                Ok(())
+            }
+            None => {
+                self.json_bytes = 0;
+                Err(EvalError::Bytes)
+            }
+        }
+    }
+
+    /// A JSON document is made, in so much memory, and not kept.
+    pub(crate) fn passing_json(&mut self, bytes: u64) -> Result<(), EvalError> {
+        let before = self.json_bytes;
+        self.json(bytes)?;
+        self.json_bytes = before;
+        Ok(())
+    }
+
+    /// Returns the memory that one further JSON document may take.
+    pub(crate) fn json_bytes_max(&self) -> u64 {
+        self.json_bytes.min(json_memory::bytes_within(self.steps))
     }
 
     fn take_bytes(&mut self, bytes: u64) -> Result<(), EvalError> {

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::limits::{BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, STEPS_MAX};
+use crate::limits::{BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, JSON_BYTES_MAX, STEPS_MAX};
 
 /// Why an expression is not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -54,7 +54,9 @@ pub enum EvalError {
     #[error("the expression takes more than {STEPS_MAX} steps on this object")]
     Steps,
     /// More bytes than there may be.
-    #[error("the expression builds more than {BUILT_BYTES_MAX} bytes on this object")]
+    #[error(
+        "the expression builds more than {BUILT_BYTES_MAX} bytes, or JSON of more than {JSON_BYTES_MAX}, on this object"
+    )]
     Bytes,
     /// A fact is not there yet, and what is there does not decide.
     #[error("a fact that it reads is not known yet")]

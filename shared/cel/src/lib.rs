@@ -83,7 +83,8 @@ pub use functions::names as function_names;
 pub use input::Input;
 pub use key_path::{KeyPath, KeyStep, Missing};
 pub use limits::{
-    BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,
+    BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_BYTES_MAX, JSON_DEPTH_MAX,
+    STEPS_MAX,
 };
 pub use list_uses::{ListAccess, ListInput, ListUse};
 pub use object_reads::ReadDepth;

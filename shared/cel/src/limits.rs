@@ -13,5 +13,9 @@ pub const STEPS_MAX: u64 = 2_000_000;
 /// Bytes of all texts and lists that one evaluation builds, intermediate values included.
 pub const BUILT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+/// Memory of all JSON documents that one evaluation makes of values, by the figures of `json_memory` in the crate for
+/// JMESPath: what it asks for, patches, its result. A text that is parsed may take as much on the way.
+pub const JSON_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
 /// The greatest nesting depth of lists and maps when a value is converted to or from JSON.
 pub const JSON_DEPTH_MAX: usize = 128;

@@ -5,7 +5,10 @@
 
 mod parsed;
 
+use std::io;
+
 use serde::de::DeserializeSeed;
+use serde_json::Value;
 use thiserror::Error;
 
 pub use parsed::parsed_bytes_max;
@@ -55,6 +58,37 @@ pub fn read<'de, S: DeserializeSeed<'de>>(
     Ok(value)
 }
 
+/// Returns a value as compact JSON text of at most so many bytes; `None`: it is longer.
+pub fn text_within(value: &Value, bytes_max: u64) -> Option<String> {
+    let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    let mut writer = LimitedText {
+        text: Vec::new(),
+        bytes_max,
+    };
+    serde_json::to_writer(&mut writer, value).ok()?;
+    String::from_utf8(writer.text).ok()
+}
+
+/// A text that is written until it would be longer than it may.
+struct LimitedText {
+    text: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl io::Write for LimitedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.bytes_max - self.text.len() {
+            return Err(io::Error::other("too long"));
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The deepest nesting of arrays and objects in a JSON text. Of a text that is no JSON, some number.
 fn depth(text: &[u8]) -> usize {
     let (mut open, mut deepest) = (0_usize, 0);
@@ -79,7 +113,7 @@ fn depth(text: &[u8]) -> usize {
 mod tests {
     use std::marker::PhantomData;
 
-    use serde_json::Value;
+    use serde_json::json;
 
     use super::*;
 
@@ -90,6 +124,16 @@ mod tests {
 
     fn nested(depth: usize) -> String {
         format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+    }
+
+    #[test]
+    fn a_text_is_written_up_to_its_longest() {
+        for value in [json!(null), json!({"a": ["<\u{1}", 1.5]})] {
+            let text = value.to_string();
+            let within = |bytes: usize| text_within(&value, bytes as u64);
+            assert_eq!(within(text.len()).as_ref(), Some(&text));
+            assert_eq!(within(text.len() - 1), None);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub use address::{Cidr, parse_ip};
 pub use duration::{Duration, duration_ns};
 pub use format::Format;
 pub(crate) use json::equal;
-pub use json::text;
+pub use json::{text, text_within};
 pub(crate) use number::Number;
 pub use quantity::Quantity;
 pub(crate) use range::Range;

@@ -4,9 +4,16 @@
 //! So `0644` is 420 and `yes` is true, of two values for one key the last counts, and a number without a fraction is
 //! an integer however it is written.
 
+mod counted;
+
 use serde_json::Value;
 use serde_saphyr::{Options, options::DuplicateKeyPolicy};
 use thiserror::Error;
+
+use counted::CountedValue;
+
+/// The most bytes of texts that are kept for references to them.
+const REFERRED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The position and the reason of a fault in YAML.
 #[derive(Debug, Error)]
@@ -27,23 +34,35 @@ pub fn read(text: &str) -> Result<Value, YamlError> {
 /// # Errors
 /// It is no YAML.
 pub fn read_all(text: &str) -> Result<Vec<Value>, YamlError> {
-    all(text, options())
+    let read: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options())?;
+    Ok(read.into_iter().map(as_json).collect())
 }
 
-/// Like [`read_all`], with at most so many levels and values.
+/// Like [`read_all`], with at most so many levels and values, which take at most so much memory. Returns also the memory
+/// that was taken, more than `bytes_max` where that ended it.
 pub(crate) fn read_all_within(
     text: &str,
     depth_max: usize,
     nodes_max: usize,
-) -> Result<Vec<Value>, YamlError> {
+    bytes_max: u64,
+) -> (Result<Vec<Value>, YamlError>, u64) {
     let mut within = options();
-    within.budget = serde_saphyr::budget! { max_depth: depth_max, max_nodes: nodes_max };
-    all(text, within)
-}
-
-fn all(text: &str, options: Options) -> Result<Vec<Value>, YamlError> {
-    let read: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)?;
-    Ok(read.into_iter().map(as_json).collect())
+    within.budget = serde_saphyr::budget! {
+        max_depth: depth_max,
+        max_nodes: nodes_max,
+        max_recorded_anchor_events: nodes_max,
+        max_recorded_anchor_bytes: REFERRED_BYTES_MAX,
+    };
+    let (read, bytes) = counted::within(bytes_max, || {
+        serde_saphyr::from_multiple_with_options::<CountedValue>(text, within)
+    });
+    let read = read.map(|documents| {
+        let documents = documents.into_iter();
+        documents
+            .map(|CountedValue(value)| as_json(value))
+            .collect()
+    });
+    (read.map_err(YamlError::from), bytes)
 }
 
 fn options() -> Options {
@@ -120,6 +139,21 @@ mod tests {
     #[test]
     fn the_last_of_two_values_for_one_key_counts() {
         assert_eq!(read("{a: 1, a: 2}").unwrap(), json!({"a": 2}));
+    }
+
+    #[test]
+    fn references_to_a_long_text_are_counted_before_they_are_followed() {
+        let text = format!("- &a |\n  {}\n{}", "x".repeat(10_000), "- *a\n".repeat(90));
+        let read = |bytes_max| {
+            let (read, bytes) = read_all_within(&text, 64, 100_000, bytes_max);
+            (read.ok(), bytes)
+        };
+        let (whole, bytes) = read(10_000_000);
+        assert_eq!(whole, Some(read_all(&text).unwrap()));
+        assert!((91 * 12_500..91 * 13_000).contains(&bytes), "{bytes}");
+        assert_eq!(read(bytes).1, bytes);
+        assert_eq!(read(bytes - 1), (None, bytes));
+        assert_eq!(read(100_000), (None, 100_001));
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "it is a test")]
 
-use anteroom_functions::{json::parsed_bytes_max, testing::any_json};
+use anteroom_functions::{json::parsed_bytes_max, query_functions, testing::any_json};
+use anteroom_jmespath::{
+    Budget, BudgetKind, Environment, EvalError, Expression, json_memory::copied_bytes,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tikv_jemalloc_ctl::thread;
@@ -99,7 +102,116 @@ fn nodes_that_stay_half_full_take_less_than_is_counted() {
     }
 }
 
+const MIB: u64 = 1024 * 1024;
+
+/// The budgets of services: of a rule in place and in the long lane, of a replica in a container of 512 MiB, and of a
+/// watcher for short and for long evaluations.
+const BUDGETS: [(&str, u64, u64, u64); 5] = [
+    ("in place", 20_000, 4 * MIB, 64 * MIB),
+    ("a rule", 2_000_000, 4 * MIB, 64 * MIB),
+    ("a replica", 20_000_000, 4 * MIB, 14 * MIB),
+    ("a watcher, short", 20_000, MIB, 2 * MIB),
+    ("a watcher", 20_000_000, 64 * MIB, 64 * MIB),
+];
+
+/// Each of these would take hundreds of megabytes: parts are shared, or a text is dense.
+#[test]
+fn what_takes_too_much_memory_ends_before_it_does() {
+    let times = |count: usize| format!("[{}]", vec!["@"; count].join(","));
+    let shared = |what: &str| format!("{what} | {} | {}", times(1_000), times(900));
+    let document = json!({
+        "name": "p",
+        "dense": list(r#"{"a":false}"#, 130_000),
+    });
+    for expression in [
+        shared("{a: name == 'q'}"),
+        shared("`{\"a\":1}`"),
+        format!("any_in({}, `[1]`)", shared("{a: name == 'q'}")),
+        format!("equals(`1`, {})", shared("`{\"a\":1}`")),
+        "parse_json(dense)".to_owned(),
+    ] {
+        let parsed = Expression::parse(&expression).unwrap();
+        for (name, steps, built_bytes, json_bytes) in BUDGETS {
+            let mut left = Budget {
+                steps,
+                built_bytes,
+                json_bytes,
+                ..Budget::default()
+            };
+            let environment = Environment::standard().with_functions(query_functions());
+            let before = thread::allocatedp::read().unwrap().get();
+            let made = parsed
+                .evaluate_out_of(&document, &environment, &mut left)
+                .and_then(|value| value.to_json_out_of(&mut left));
+            let allocated = thread::allocatedp::read().unwrap().get() - before;
+            let shown = &expression[..expression.len().min(40)];
+            let Err(EvalError::Budget { which, .. }) = made else {
+                panic!("{name}: {shown}: {:?}", made.map(drop));
+            };
+            assert_ne!(which, BudgetKind::Depth, "{name}: {shown}");
+            // Arguments are copied, and the calls have handles.
+            let most = json_bytes.min(steps * 64) + 8 * MIB;
+            assert!(allocated <= most, "{name}: {shown}: {allocated} of {most}");
+        }
+    }
+}
+
+/// What policies read of large objects, with all figures of a rule.
+#[test]
+fn usual_documents_are_well_within_the_budget_of_a_rule() {
+    let names: Vec<_> = (0..100_000)
+        .map(|at| format!("web-{at:06}.example.com"))
+        .collect();
+    let port = |at: usize| json!({"name": format!("port-{at}"), "port": at, "protocol": "TCP"});
+    let services: Vec<_> = (0..2_000)
+        .map(|at| json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": format!("service-{at}"), "namespace": "shop", "labels": {"app": "shop"}},
+            "spec": {"selector": {"app": "shop"}, "ports": [port(at), port(at + 1)], "type": "ClusterIP"},
+        }))
+        .collect();
+    let config = json!({"services": services}).to_string();
+    assert!(
+        (400_000..1_000_000).contains(&config.len()),
+        "{}",
+        config.len()
+    );
+    let document = json!({"names": names, "config": config, "services": services});
+    for expression in [
+        "names",
+        "[names, names]",
+        "services",
+        "services[?metadata.name != 'service-7']",
+        "parse_json(config).services[0].metadata.name",
+        "any_in(names, names[-1])",
+    ] {
+        let mut left = Budget {
+            steps: 2_000_000,
+            built_bytes: 4 * MIB,
+            json_bytes: 64 * MIB,
+            ..Budget::default()
+        };
+        let parsed = Expression::parse(expression).unwrap();
+        let environment = Environment::standard().with_functions(query_functions());
+        let made = parsed
+            .evaluate_out_of(&document, &environment, &mut left)
+            .and_then(|value| value.to_json_out_of(&mut left));
+        assert!(made.is_ok(), "{expression}: {:?}", made.map(drop));
+    }
+}
+
 proptest! {
+    #[test]
+    fn a_copy_takes_no_more_than_is_counted(value in any_json()) {
+        let before = held();
+        let copy = value.clone();
+        let taken = held().wrapping_sub(before);
+        drop(copy);
+        // A text that is the whole value is rounded up.
+        let counted = copied_bytes(&value, u64::MAX).unwrap() + 16;
+        prop_assert!(taken <= counted, "{} taken, {} counted: {}", taken, counted, value);
+    }
+
     #[test]
     fn a_value_takes_no_more_than_is_counted(value in any_json(), is_pretty in any::<bool>()) {
         let text = match is_pretty {

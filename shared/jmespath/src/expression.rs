@@ -104,14 +104,14 @@ impl Expression {
     /// Evaluates the expression on a JSON document, into a JSON document.
     ///
     /// # Errors
-    /// Why there is no value, or that it is larger than the budget's `built_bytes`.
+    /// Why there is no value, or that it takes more than the budget's `json_bytes`.
     pub fn evaluate_json(
         &self,
         root: &serde_json::Value,
         environment: &Environment<'_>,
     ) -> Result<serde_json::Value, EvalError> {
         self.evaluate(root, environment)?
-            .to_json_within(environment.budget.built_bytes)
+            .to_json_within(environment.budget.json_bytes)
     }
 }
 

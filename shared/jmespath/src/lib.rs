@@ -26,6 +26,7 @@
 //! | `node`, `value`, `scalar` | the document; values; values to look up |
 //! | `function`, `seed` | functions and signatures; clock and random numbers |
 //! | `reads` | the parts of a document that are read |
+//! | [`json_memory`] | the memory of JSON documents |
 //! | `error`, `fuzzing` | errors; the bodies of fuzz targets |
 //!
 //! # What differs from plain JMESPath
@@ -53,6 +54,7 @@ mod expression;
 mod function;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod json_memory;
 mod lexer;
 mod node;
 mod number;
@@ -63,7 +65,7 @@ mod seed;
 mod tree_builder;
 mod value;
 
-pub use budget::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, STEPS_MAX};
+pub use budget::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, JSON_BYTES_MAX, STEPS_MAX};
 pub use environment::{Environment, MissingKey, Parameters};
 pub use error::{BudgetKind, EvalError, ParseError, ParseErrorKind};
 pub use expression::Expression;
@@ -73,4 +75,6 @@ pub use parser::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Limits};
 pub use scalar::Scalar;
 pub use seed::EvalSeed;
 pub use tree_builder::Graft;
-pub use value::{Array, Borrowed, Object, Text, VALUE_DEPTH_MAX, Value, json_text};
+pub use value::{
+    Array, Borrowed, Object, Text, VALUE_DEPTH_MAX, Value, json_text, json_text_within,
+};

@@ -51,7 +51,10 @@ impl Scalar {
     /// The other values than a text that are written so in JSON, however: at most two.
     pub fn spelled(text: &str) -> impl Iterator<Item = Self> {
         let whole = text.parse().ok().map(Self::Whole);
-        let other = serde_json::from_str::<serde_json::Value>(text).ok();
+        // Of a list or an object there is no scalar, and it may take much memory.
+        let is_scalar = !text.trim_start().starts_with(['[', '{']);
+        let other = is_scalar.then(|| serde_json::from_str::<serde_json::Value>(text).ok());
+        let other = other.flatten();
         let other = other.as_ref().and_then(Self::of_json);
         let other = other.filter(|other| !matches!(other, Self::Text(_)));
         whole.into_iter().chain(other)

@@ -15,8 +15,8 @@ mod walk;
 pub use borrowed::Borrowed;
 pub(crate) use compare::STRING_BYTES_PER_STEP;
 pub use json::VALUE_DEPTH_MAX;
-pub(crate) use json::{JsonText, too_deep};
-pub use text::json_text;
+pub(crate) use json::{JsonText, NoJson, too_deep};
+pub use text::{json_text, json_text_within};
 pub(crate) use walk::{Elements, Entries};
 
 /// A value: borrowed from the document, from a literal or from a parameter as long as nothing was

@@ -15,6 +15,13 @@ pub const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// The largest result of one query, below [`MESSAGE_BYTES_MAX`] by what the envelope takes.
 pub const RESULT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 64 * 1024;
 
+/// The most memory of a result once it is read, as of an answer of a live read: some 36 times [`RESULT_BYTES_MAX`]. Results
+/// of usual objects take 10 to 25 times their bytes. A larger one is an error.
+pub const RESULT_MEMORY_BYTES_MAX: usize = 144 * 1024 * 1024;
+
+/// The most memory of the values in a request for queries once it is read: of their parameters. More is an error.
+pub const REQUEST_MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// The longest expression that is parsed.
 pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
 

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use anteroom_functions::query_functions;
-use anteroom_jmespath::{Environment, Expression, MissingKey};
-use anteroom_model::{EntryKind, FactError};
+use anteroom_jmespath::{Budget, Environment, Expression, MissingKey};
+use anteroom_model::{EntryKind, FactError, limits::RESULT_MEMORY_BYTES_MAX};
 use anteroom_policy::{FactRequest, FactSubject, KeptRead, Reference, ResolvedApiCall};
 use serde_json::{Map, Value, json};
 
@@ -459,7 +459,11 @@ pub(crate) fn search(
     let environment = Environment::standard()
         .with_functions(query_functions())
         .with_parameters(parameters)
-        .with_missing_key(missing_key);
+        .with_missing_key(missing_key)
+        .with_budget(Budget {
+            json_bytes: RESULT_MEMORY_BYTES_MAX as u64,
+            ..Budget::default()
+        });
     let failed = |error: anteroom_jmespath::EvalError| FactError::EvaluationFailed {
         message: error.to_string(),
     };

@@ -116,6 +116,7 @@ fn evaluate(program: &Program, host: &Host<'_>, parameters: &[Value]) -> (u64, u
     let budget = Budget {
         steps: u64::MAX,
         built_bytes: u64::MAX,
+        json_bytes: u64::MAX,
     };
     let mut machine = Machine::new(Roots::default(), &[], budget).with_inputs(&given);
     let shown = match machine.json(program) {

@@ -4,7 +4,7 @@
 //! These are [chains](crate::chain), whose results stand one behind the other, and expressions over the
 //! lengths of chains, which add up. Here chains may depend on the request.
 
-use anteroom_jmespath::{Budget, Environment, EvalError, Expression, Shape};
+use anteroom_jmespath::{Budget, BudgetKind, Environment, EvalError, Expression, Shape};
 use anteroom_view::ViewNode;
 use anteroom_wire::body;
 use bytes::Bytes;
@@ -116,7 +116,15 @@ impl Sliced {
         Ok(SliceResult(match &self.0 {
             Form::Chain(chain) => {
                 let (list, _) = list_of(chain)?;
-                Content::List(body::encode_value(&list).map_err(|_| NoPart::Failed)?)
+                let steps = left.steps;
+                let body = body::encode_result(&list, left);
+                Content::List(body.map_err(|_| match left.steps {
+                    0 => NoPart::Budget(EvalError::Budget {
+                        which: BudgetKind::Steps,
+                        limit: steps,
+                    }),
+                    _ => NoPart::Failed,
+                })?)
             }
             Form::Counts(counted) => {
                 let elements = counted

@@ -141,7 +141,7 @@ pub(crate) fn evaluate(
     let value = expression
         .evaluate_out_of(node, environment, left)
         .map_err(|error| evaluation_error(&error))?;
-    body::encode_value(&value).map_err(|error| match error {
+    body::encode_result(&value, left).map_err(|error| match error {
         WireError::Limit { .. } => FactError::BudgetExceeded {
             message: format!("its result: {error}"),
         },

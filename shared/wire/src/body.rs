@@ -13,8 +13,12 @@ mod format;
 mod node;
 mod validate;
 
+use std::io;
+
+use anteroom_jmespath::{Budget, Node, Value};
 use anteroom_model::limits::{
     MESSAGE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_DEPTH_MAX, RESULT_BYTES_MAX,
+    RESULT_MEMORY_BYTES_MAX,
 };
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -48,13 +52,52 @@ pub fn encode_json(value: &serde_json::Value) -> Result<Bytes, WireError> {
 
 /// The result of a query as a body.
 ///
-/// `value` must be bounded in depth (a query's budget sees to that).
+/// `value` must be bounded in depth (a query's budget sees to that). It may share its parts, and be huge when it is
+/// written: nothing is written beyond the limit.
 ///
 /// # Errors
 /// [`WireError::Limit`] over [`RESULT_BYTES_MAX`] or [`OBJECT_DEPTH_MAX`]; [`WireError::Body`] where
 /// it holds what JSON cannot say, as NaN.
 pub fn encode_value(value: &impl Serialize) -> Result<Bytes, WireError> {
     to_body(value, RESULT_BYTES_MAX)
+}
+
+/// Bytes of a result that are written in one step.
+const STEP_BYTES: u64 = 64;
+
+/// The result of an evaluation as a body, like [`encode_value`]. It is written out of the steps that are left of the
+/// evaluation's budget.
+///
+/// # Errors
+/// Those of [`encode_value`], and [`WireError::Limit`] where too few steps are left; then none is left.
+pub fn encode_result<'a, N: Node<'a>>(
+    value: &Value<'a, N>,
+    left: &mut Budget,
+) -> Result<Bytes, WireError> {
+    let within_steps = left.steps.saturating_add(1).saturating_mul(STEP_BYTES) - 1;
+    let within_steps = usize::try_from(within_steps).unwrap_or(usize::MAX);
+    if within_steps >= RESULT_BYTES_MAX {
+        let body = encode_value(value);
+        let bytes = body.as_ref().map_or(RESULT_BYTES_MAX, Bytes::len);
+        left.steps -= bytes as u64 / STEP_BYTES;
+        return body;
+    }
+    match to_body(value, within_steps) {
+        Ok(body) => {
+            left.steps -= body.len() as u64 / STEP_BYTES;
+            Ok(body)
+        }
+        Err(error) => {
+            left.steps = 0;
+            Err(match error {
+                WireError::Limit { limit, .. } if limit == within_steps => WireError::Limit {
+                    what: "bytes of a result for the steps that are left",
+                    limit,
+                },
+                error => error,
+            })
+        }
+    }
 }
 
 /// The array that holds the elements of all these arrays, in order: results that were worked out piece
@@ -143,6 +186,27 @@ pub fn to_json(bytes: &[u8]) -> Result<serde_json::Value, WireError> {
     decode(bytes)
 }
 
+/// The body of a result as a JSON value.
+///
+/// # Errors
+/// As [`to_json`], and [`WireError::Limit`] over [`RESULT_MEMORY_BYTES_MAX`], before any of it is read.
+pub fn result_to_json(bytes: &[u8]) -> Result<serde_json::Value, WireError> {
+    within_memory(bytes, RESULT_MEMORY_BYTES_MAX)?;
+    to_json(bytes)
+}
+
+/// Returns the memory that the JSON values in these bytes take, by the figures of
+/// [`json_memory`](anteroom_jmespath::json_memory). A record that is made of other types takes less.
+pub fn json_bytes(bytes: &[u8]) -> u64 {
+    format::json_bytes(bytes)
+}
+
+/// Returns an error where the values in these bytes take more memory than this.
+pub(crate) fn within_memory(bytes: &[u8], limit: usize) -> Result<(), WireError> {
+    let memory = usize::try_from(json_bytes(bytes)).unwrap_or(usize::MAX);
+    within("bytes of memory for the values in it", memory, limit)
+}
+
 /// Checks an object's body in one pass: one well-formed value and nothing after it, made only of
 /// what a body is made of, at most [`OBJECT_BYTES_MAX`] long and [`OBJECT_DEPTH_MAX`] deep.
 ///
@@ -153,18 +217,62 @@ pub fn validate(bytes: &[u8]) -> Result<(), WireError> {
 }
 
 fn to_body(value: &impl Serialize, bytes_max: usize) -> Result<Bytes, WireError> {
-    let bytes = rmp_serde::to_vec_named(value).map_err(WireError::body)?;
+    let mut body = LimitedBody {
+        bytes: Vec::new(),
+        bytes_max,
+        is_over: false,
+    };
+    let written = rmp_serde::encode::write_named(&mut body, value);
+    if body.is_over {
+        return Err(over_limit(BODY_BYTES, bytes_max));
+    }
+    written.map_err(WireError::body)?;
     // What is let out here is what every reader lets in.
-    validate::check(&bytes, bytes_max)?;
-    Ok(bytes.into())
+    validate::check(&body.bytes, bytes_max)?;
+    Ok(body.bytes.into())
+}
+
+const BODY_BYTES: &str = "bytes of a body";
+
+/// A body that is written until it would be longer than it may.
+struct LimitedBody {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    is_over: bool,
+}
+
+impl io::Write for LimitedBody {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > self.bytes_max - self.bytes.len() {
+            self.is_over = true;
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns an error where `bytes` is over `limit`.
 pub(crate) fn within(what: &'static str, bytes: usize, limit: usize) -> Result<(), WireError> {
-    if bytes > limit {
-        return Err(WireError::Limit { what, limit });
+    match bytes > limit {
+        true => Err(over_limit(what, limit)),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+fn over_limit(what: &'static str, limit: usize) -> WireError {
+    WireError::Limit { what, limit }
 }
 
 fn nests_at_most(value: &serde_json::Value, depth: usize) -> bool {

@@ -3,7 +3,7 @@
 
 use anteroom_model::{
     ExistingObjects, FactError, ObjectKey,
-    limits::{EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX},
+    limits::{EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX, RESULT_MEMORY_BYTES_MAX},
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     WireError,
     beneficiary::Beneficiary,
-    body::within,
+    body::{within, within_memory},
     frame,
     query::{Query, is_zero},
 };
@@ -142,10 +142,13 @@ fn sized(bytes: Bytes) -> Result<Bytes, WireError> {
 /// A request as a message's body.
 ///
 /// # Errors
-/// [`WireError::Limit`] over [`EXPRESSION_BYTES_MAX`] or a message.
+/// [`WireError::Limit`] over [`EXPRESSION_BYTES_MAX`], a message, or [`RESULT_MEMORY_BYTES_MAX`]: an object that is written
+/// travels whole.
 pub fn encode_request(request: &LiveRequest) -> Result<Bytes, WireError> {
     check(request)?;
-    sized(frame::encode(request)?)
+    let bytes = sized(frame::encode(request)?)?;
+    within_memory(&bytes, RESULT_MEMORY_BYTES_MAX)?;
+    Ok(bytes)
 }
 
 /// A message's body as a request.
@@ -154,6 +157,7 @@ pub fn encode_request(request: &LiveRequest) -> Result<Bytes, WireError> {
 /// As [`encode_request`], and [`WireError::Protocol`], [`WireError::Body`].
 pub fn decode_request(bytes: &[u8]) -> Result<LiveRequest, WireError> {
     within(LIVE_BYTES, bytes.len(), LIVE_BYTES_MAX)?;
+    within_memory(bytes, RESULT_MEMORY_BYTES_MAX)?;
     let request = frame::decode(bytes)?;
     check(&request)?;
     Ok(request)

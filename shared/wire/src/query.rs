@@ -6,12 +6,19 @@ use std::collections::BTreeMap;
 
 use anteroom_model::{
     FactError, Incarnation, ObjectKey, ResourceVersion, Revision, Shape,
-    limits::{EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX, QUERIES_PER_REQUEST_MAX},
+    limits::{
+        EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX, QUERIES_PER_REQUEST_MAX, REQUEST_MEMORY_BYTES_MAX,
+    },
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{WireError, beneficiary::Beneficiary, body::within, frame};
+use crate::{
+    WireError,
+    beneficiary::Beneficiary,
+    body::{within, within_memory},
+    frame,
+};
 
 pub use cel::{CEL_EXPRESSION, CEL_VERSION, CelOutcome, CelQuery, VIEW, decode_cel, encode_cel};
 
@@ -139,11 +146,13 @@ pub type QueryOutcome = Result<QueryReply, FactError>;
 /// A request as a message's body.
 ///
 /// # Errors
-/// [`WireError::Limit`] over [`QUERIES_PER_REQUEST_MAX`], [`EXPRESSION_BYTES_MAX`] or
-/// [`RPC_BYTES_MAX`].
+/// [`WireError::Limit`] over [`QUERIES_PER_REQUEST_MAX`], [`EXPRESSION_BYTES_MAX`],
+/// [`RPC_BYTES_MAX`] or [`REQUEST_MEMORY_BYTES_MAX`].
 pub fn encode_request(request: &QueryRequest) -> Result<Bytes, WireError> {
     check(request)?;
-    sized(frame::encode(request)?)
+    let bytes = sized(frame::encode(request)?)?;
+    within_memory(&bytes, REQUEST_MEMORY_BYTES_MAX)?;
+    Ok(bytes)
 }
 
 /// A message's body as a request.
@@ -152,6 +161,7 @@ pub fn encode_request(request: &QueryRequest) -> Result<Bytes, WireError> {
 /// As [`encode_request`], and [`WireError::Protocol`], [`WireError::Body`].
 pub fn decode_request(bytes: &[u8]) -> Result<QueryRequest, WireError> {
     within(RPC_BYTES, bytes.len(), RPC_BYTES_MAX)?;
+    within_memory(bytes, REQUEST_MEMORY_BYTES_MAX)?;
     let request = frame::decode(bytes)?;
     check(&request)?;
     Ok(request)

@@ -17,6 +17,7 @@ const BUDGET: Budget = Budget {
     steps: 20_000,
     depth: 64,
     built_bytes: 256 * 1024,
+    json_bytes: 4 * 1024 * 1024,
 };
 
 /// An expression with all functions of Kyverno, and a document.
@@ -34,7 +35,7 @@ pub(crate) fn functions(input: &[u8]) {
         .with_functions(query_functions())
         .with_budget(BUDGET);
     if let Ok(value) = expression.evaluate(&document, &environment) {
-        let _ = value.to_json_within(BUDGET.built_bytes);
+        let _ = value.to_json_within(BUDGET.json_bytes);
     }
 }
 

@@ -333,6 +333,7 @@ impl Evaluator {
         let limit = Budget {
             steps: budget.steps,
             built_bytes: budget.built_bytes,
+            json_bytes: budget.json_bytes,
         };
         let mut machine =
             Machine::new(Roots::default(), &plan.variables, limit).with_inputs(&inputs);
@@ -386,8 +387,8 @@ fn outcome(
         }
         Err(JsonError::Failed(EvalError::Bytes)) => {
             return exceeded(format!(
-                "the expression builds more than {} bytes",
-                budget.built_bytes
+                "the expression builds more than {} bytes, or JSON of more than {}",
+                budget.built_bytes, budget.json_bytes
             ));
         }
         Err(JsonError::Failed(error)) if error.is_budget() => return exceeded(error.to_string()),

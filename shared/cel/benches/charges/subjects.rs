@@ -1,7 +1,7 @@
 //! All that a policy can call with values of a request.
 
 use anteroom_cel::{Arrival, Dialect, Machine, Names, Program, Roots};
-use anteroom_functions::{meter, operator, operator::Operator, pattern, query_functions};
+use anteroom_functions::{meter, operator::Operator, pattern, query_functions};
 use anteroom_jmespath::{Budget, BudgetKind, Environment, EvalError, EvalSeed, Expression};
 use serde_json::Value;
 
@@ -243,15 +243,14 @@ fn jmespath_call(expression: &Expression, document: &Value) -> Ran {
     let mut left = budget;
     let result = expression
         .evaluate_out_of(document, &environment, &mut left)
-        .and_then(|value| value.to_json_within(budget.built_bytes));
+        .and_then(|value| value.to_json_out_of(&mut left));
     // As a rule is charged: an expression that is over its limits costs all that it may.
     let charged_after = match &result {
-        Ok(value) => operator::length(value),
         Err(EvalError::Budget {
             which: BudgetKind::BuiltBytes,
             ..
         }) => anteroom_cel::STEPS_MAX,
-        Err(_) => 0,
+        _ => 0,
     };
     Ran {
         steps: budget.steps - left.steps + charged_after,

@@ -1,5 +1,6 @@
 //! Values of expressions as JSON, for who evaluates them.
 
+use anteroom_jmespath::json_memory::{list_bytes, object_bytes, text_bytes};
 use serde_json::{Number, Value};
 
 use super::Machine;
@@ -36,23 +37,26 @@ fn json(value: &Val<'_>, depth: usize, budget: &mut Budget) -> Result<Value, Jso
             None => return Err(JsonError::NoJson("double")),
         },
         Val::Text(text) => {
-            budget.build(text.len()).map_err(failed)?;
+            budget.json(text_bytes(text.len())).map_err(failed)?;
             Value::String(text.to_string())
         }
         Val::List(_) | Val::Map(_) if depth == 0 => return Err(failed(EvalError::TooDeep)),
         Val::List(list) => {
-            budget.elements(list.len()).map_err(failed)?;
-            let elements = list.iter().map(|element| json(&element, depth - 1, budget));
-            Value::Array(elements.collect::<Result<_, _>>()?)
+            budget.json(list_bytes(list.len())).map_err(failed)?;
+            let mut elements = Vec::with_capacity(list.len());
+            for element in list.iter() {
+                elements.push(json(&element, depth - 1, budget)?);
+            }
+            Value::Array(elements)
         }
         Val::Map(map) => {
-            budget.elements(2 * map.len()).map_err(failed)?;
+            budget.json(object_bytes(map.len())).map_err(failed)?;
             let mut entries = serde_json::Map::new();
             for (key, value) in map.entries() {
                 let Val::Text(key) = key else {
                     return Err(JsonError::NoJson("map"));
                 };
-                budget.build(key.len()).map_err(failed)?;
+                budget.json(text_bytes(key.len())).map_err(failed)?;
                 entries.insert(key.to_string(), json(&value, depth - 1, budget)?);
             }
             Value::Object(entries)

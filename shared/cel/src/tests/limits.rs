@@ -470,7 +470,7 @@ proptest! {
         if let Ok(program) = Program::compile(&source, &names) {
             let object = object();
             let roots = Roots { object: Some(&object), params: Some(&object), request: Some(&object), ..Roots::default() };
-            let budget = Budget { steps: 50_000, built_bytes: 1 << 20 };
+            let budget = Budget { steps: 50_000, built_bytes: 1 << 20, json_bytes: 1 << 22 };
             let mut machine = Machine::new(roots, &[], budget);
             let _ = machine.truth(&program);
             let _ = machine.text(&program);

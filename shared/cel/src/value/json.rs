@@ -1,6 +1,7 @@
 //! Values as JSON, and JSON as values.
 
 use anteroom_functions::pure::base64_text;
+use anteroom_jmespath::json_memory::{list_bytes, object_bytes, text_bytes};
 use serde_json::{Number, Value};
 
 use super::{Map, Val, is_object_type, misplaced};
@@ -44,11 +45,12 @@ impl JsonWriter<'_> {
                 None => return Err(EvalError::refused("JSON has neither NaN nor infinities")),
             },
             Val::Text(text) => {
-                self.budget.build(text.len())?;
+                self.budget.json(text_bytes(text.len()))?;
                 Value::String(text.to_string())
             }
             Val::Bytes(bytes) => {
-                self.budget.build(bytes.len().div_ceil(3) * 4)?;
+                let length = bytes.len().div_ceil(3) * 4;
+                self.budget.json(text_bytes(length))?;
                 Value::String(base64_text(bytes))
             }
             Val::List(_) | Val::Map(_) | Val::Struct(_) => return self.inside(value),
@@ -74,29 +76,32 @@ impl JsonWriter<'_> {
     fn parts(&mut self, value: &Val<'_>) -> Result<Value, EvalError> {
         match value {
             Val::List(list) => {
-                self.budget.elements(list.len())?;
-                let elements = list.iter().map(|element| self.value(&element));
-                Ok(Value::Array(elements.collect::<Result<_, _>>()?))
+                self.budget.json(list_bytes(list.len()))?;
+                let mut elements = Vec::with_capacity(list.len());
+                for element in list.iter() {
+                    elements.push(self.value(&element)?);
+                }
+                Ok(Value::Array(elements))
             }
             Val::Map(map) => {
-                self.budget.elements(2 * map.len())?;
+                self.budget.json(object_bytes(map.len()))?;
                 let mut entries = serde_json::Map::new();
                 for (key, value) in map.entries() {
                     let Val::Text(key) = key else {
                         let message = format!("a {} is no key in JSON", key.type_name());
                         return Err(EvalError::Refused(message));
                     };
-                    self.budget.build(key.len())?;
+                    self.budget.json(text_bytes(key.len()))?;
                     entries.insert(key.to_string(), self.value(&value)?);
                 }
                 Ok(Value::Object(entries))
             }
             Val::Struct(made) => {
                 self.check(made.type_name)?;
-                self.budget.elements(2 * made.fields.len())?;
+                self.budget.json(object_bytes(made.fields.len()))?;
                 let mut entries = serde_json::Map::new();
                 for (name, value) in &made.fields {
-                    self.budget.build(name.len())?;
+                    self.budget.json(text_bytes(name.len()))?;
                     let length = self.place.as_ref().map(String::len);
                     if let Some(place) = &mut self.place {
                         place.push('.');

@@ -38,7 +38,12 @@ pub(super) fn call(body: Bytes, left: Duration) -> Call {
 
 /// Reads the value in a reply.
 pub(super) fn value(body: &Bytes) -> Result<Value, FactError> {
-    body::to_json(body).map_err(|error| reply_error(&error))
+    body::result_to_json(body).map_err(|error| match error {
+        WireError::Limit { .. } => FactError::BudgetExceeded {
+            message: format!("its result: {error}"),
+        },
+        error => reply_error(&error),
+    })
 }
 
 /// The error of a reply that cannot be read.

@@ -5,7 +5,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 use super::arguments::string;
-use crate::yaml;
+use crate::{json::parsed_bytes_max, yaml};
 
 const STRING: Types = Types::STRING;
 
@@ -62,8 +62,7 @@ pub(super) fn register(table: &mut FunctionTable) {
         .register("base64_decode", one(), base64_decode)
         .register("parse_json", one(), |call| {
             let text = string(call, 0)?;
-            // The parsed values take more memory than the text.
-            call.charge_bytes(text.len().saturating_mul(8))?;
+            call.charge_json(parsed_bytes_max(text.as_bytes()))?;
             let json = parsed_json(&text).map_err(|message| call.invalid_value(message))?;
             call.new_json(&json)
         })
@@ -80,7 +79,9 @@ const YAML_NODES_MAX: usize = 100_000;
 fn parse_yaml(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let text = string(call, 0)?;
     call.charge_steps(yaml_steps(&text) as usize)?;
-    let parsed = parsed_yaml(&text).map_err(|message| call.invalid_value(message))?;
+    let (parsed, bytes) = parsed_yaml(&text, call.json_bytes_max());
+    call.charge_json(bytes)?;
+    let parsed = parsed.map_err(|message| call.invalid_value(message))?;
     call.new_json(&parsed)
 }
 
@@ -98,14 +99,14 @@ pub fn yaml_steps(text: &str) -> u64 {
     STEPS_PER_BYTE * text.len() as u64
 }
 
-/// Returns the first document of a YAML text, null where there is none, with at most 64 levels and 100,000 values.
-///
-/// # Errors
-/// Why it is none, in words.
-pub fn parsed_yaml(text: &str) -> Result<Value, String> {
-    let documents = yaml::read_all_within(text, YAML_DEPTH_MAX, YAML_NODES_MAX)
-        .map_err(|error| format!("it is not YAML: {error}"))?;
-    Ok(documents.into_iter().next().unwrap_or(Value::Null))
+/// Returns the first document of a YAML text, null where there is none, with at most 64 levels and 100,000 values, or why
+/// it is none, in words. Returns also the memory that was taken for all documents: more than `bytes_max` where that
+/// ended the reading.
+pub fn parsed_yaml(text: &str, bytes_max: u64) -> (Result<Value, String>, u64) {
+    let (documents, bytes) = yaml::read_all_within(text, YAML_DEPTH_MAX, YAML_NODES_MAX, bytes_max);
+    let first = documents.map(|documents| documents.into_iter().next().unwrap_or(Value::Null));
+    let first = first.map_err(|error| format!("it is not YAML: {error}"));
+    (first, bytes)
 }
 
 /// Returns bytes in base64, with padding.

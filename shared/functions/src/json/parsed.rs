@@ -1,22 +1,8 @@
 //! The memory of parsed JSON, by its text.
 //!
-//! The [`Value`](serde_json::Value) of many small objects takes up to 120 times the bytes of their text, and that of one
-//! string little more than the text. So the parts of the text are counted in one pass, which needs no memory. The figures
-//! hold for 64 bits and jemalloc.
+//! The parts of the text are counted in one pass, which needs no memory.
 
-/// An object that is not empty: its first node has place for 11 members, in 632 bytes.
-const OBJECT_BYTES: u64 = 600;
-
-/// A member of an object. Nodes are half full at worst, and parents take a fifth of them. The allocator rounds the sizes
-/// of the key and of a text up.
-const MEMBER_BYTES: u64 = 150;
-
-/// A list that is not empty: its first place is for four elements.
-const LIST_BYTES: u64 = 64;
-
-/// An element of a list, in 32 bytes. A list that grows has up to twice the places that it needs. The allocator rounds the
-/// size of a text up.
-const ELEMENT_BYTES: u64 = 80;
+use anteroom_jmespath::json_memory::{ELEMENT_BYTES, LIST_BYTES, MEMBER_BYTES, OBJECT_BYTES};
 
 /// The most bytes that the value of a JSON text takes, without its own 32. Of a text that is no JSON, some number.
 pub fn parsed_bytes_max(text: &[u8]) -> u64 {

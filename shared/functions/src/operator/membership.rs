@@ -184,26 +184,22 @@ fn charge_members(bytes: usize) -> bool {
 
 /// A string that is JSON is an array of strings or nothing; any other string is its own member.
 fn string_members(text: &str) -> Option<Vec<Cow<'_, str>>> {
-    match serde_json::from_str::<Value>(text) {
-        Ok(json) => json_strings(json),
-        // JSON has numbers that no value holds.
-        Err(_) if serde_json::from_str::<IgnoredAny>(text).is_ok() => None,
+    if let Some(members) = json_strings(text) {
+        return Some(members);
+    }
+    // JSON has numbers that no value holds.
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(_) => None,
         Err(_) => Some(vec![Cow::Borrowed(text)]),
     }
 }
 
-fn json_strings(json: Value) -> Option<Vec<Cow<'static, str>>> {
-    match json {
-        Value::Null => Some(Vec::new()),
-        Value::Array(members) => members
-            .into_iter()
-            .map(|member| match member {
-                Value::String(text) => Some(Cow::Owned(text)),
-                _ => None,
-            })
-            .collect(),
-        _ => None,
-    }
+/// Returns the strings of a JSON array that has nothing else, and none of `null`. All other JSON would be read in vain,
+/// and may take much memory.
+fn json_strings(text: &str) -> Option<Vec<Cow<'static, str>>> {
+    let strings: Option<Vec<String>> = serde_json::from_str(text).ok()?;
+    let strings = strings.unwrap_or_default().into_iter();
+    Some(strings.map(Cow::Owned).collect())
 }
 
 /// The deprecated `In` and `NotIn`: a scalar key with wildcards, a list of strings without them. A
@@ -228,9 +224,7 @@ fn list_in_strings(elements: &[Value], value: &Value) -> Option<bool> {
     let elements = strings(elements)?;
     let members = match value {
         Value::Array(members) => strings(members)?.into_iter().map(Cow::Borrowed).collect(),
-        Value::String(text) => json_strings(serde_json::from_str(text).ok()?)?
-            .into_iter()
-            .collect(),
+        Value::String(text) => json_strings(text)?.into_iter().collect(),
         _ => return None,
     };
     let members: HashSet<Cow<'_, str>> = members;
@@ -242,7 +236,7 @@ fn scalar_in_strings(key: &str, value: &Value) -> Option<bool> {
         Value::Array(_) => scalar_in(key, value),
         Value::String(text) if wildcard::matches(text, key) => Some(true),
         Value::String(text) => {
-            let members = json_strings(serde_json::from_str(text).ok()?)?;
+            let members = json_strings(text)?;
             Some(members.iter().any(|member| member == key))
         }
         _ => None,

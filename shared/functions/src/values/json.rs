@@ -14,6 +14,14 @@ pub fn text(value: &Value) -> Cow<'_, str> {
     }
 }
 
+/// Returns a value as [`text`] of at most so many bytes; `None`: it is longer.
+pub fn text_within(value: &Value, bytes_max: usize) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => (text.len() <= bytes_max).then_some(Cow::Borrowed(text)),
+        other => anteroom_jmespath::json_text_within(other, bytes_max).map(Cow::Owned),
+    }
+}
+
 /// Returns whether two values are the same, numbers by their value (`1` is `1.0`).
 pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {

@@ -8,7 +8,7 @@ use crate::evaluator::{ELEMENT_BYTES, ENTRY_BYTES, EvalResult, Evaluator};
 use crate::function::{Call, Handle, Handles, Host, Types};
 use crate::node::{Node, Number, Shape};
 use crate::seed::EvalSeed;
-use crate::value::{JsonText, Text, Value, too_deep};
+use crate::value::{JsonText, NoJson, Text, Value, too_deep};
 
 impl<'a, N: Node<'a>> Evaluator<'a, N> {
     pub(super) fn call(
@@ -57,9 +57,11 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         }
         let first = Handle::new(base);
         let is_nondeterministic = function.signature().is_nondeterministic();
+        let held_before = self.meter.json_bytes_held();
         let mut call = Call::new(name, first, arguments, is_nondeterministic, self);
-        let result = function.run(&mut call)?;
-        Ok(self.value(result).clone())
+        let result = function.run(&mut call);
+        self.meter.release_json(held_before);
+        Ok(self.value(result?).clone())
     }
 
     fn check_type(
@@ -102,6 +104,13 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
     /// The value of a handle. A handle of a call that is over is null.
     fn value(&self, handle: Handle) -> &Value<'a, N> {
         self.stack.get(handle.index()).unwrap_or(&Value::Null)
+    }
+
+    /// Checks that so many more values may be there during calls.
+    fn make_room(&self, more: usize) -> Result<(), EvalError> {
+        let values = self.stack.len().saturating_add(more);
+        self.meter
+            .allow_held(values.saturating_mul(size_of::<Value<'a, N>>()))
     }
 
     fn keep(&mut self, value: Value<'a, N>) -> Handle {
@@ -187,6 +196,7 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
             return Ok(Handles::none());
         };
         self.meter.steps(length)?;
+        self.make_room(length)?;
         let first = self.stack.len();
         self.stack.extend(array.elements());
         Ok(Handles::new(first, self.stack.len()))
@@ -198,6 +208,7 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
             return Ok(Handles::none());
         };
         self.meter.steps(length)?;
+        self.make_room(length.saturating_mul(2))?;
         let first = self.stack.len();
         for (key, value) in object.entries() {
             self.stack.push(Value::String(key));
@@ -239,6 +250,7 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
     }
 
     fn apply(&mut self, reference: ExprId, current: Handle) -> Result<Handle, EvalError> {
+        self.make_room(1)?;
         let current = self.value(current).clone();
         let value = self.forgiving(reference, &current)?;
         Ok(self.keep(value))
@@ -260,19 +272,30 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
     }
 
     fn json_text(&mut self, handle: Handle) -> Result<Handle, EvalError> {
-        let text = JsonText::of(self.value(handle), self.meter.built_bytes_left());
+        let text = JsonText::of(self.value(handle), self.meter.text_bytes_max());
         let text = text.map_err(|which| match which {
             BudgetKind::Depth => too_deep(),
-            _ => self.meter.over_built_bytes(),
+            _ => self.meter.over_text(),
         })?;
         self.scalar(Shape::String(&text))
     }
 
     fn to_json(&mut self, handle: Handle) -> Result<serde_json::Value, EvalError> {
-        let bytes_left = self.meter.built_bytes_left();
-        let (json, bytes) = self.value(handle).to_sized_json(bytes_left)?;
-        self.meter.convert(bytes)?;
-        Ok(json)
+        let bytes_max = self.meter.json_limits().bytes_max();
+        let (json, bytes) = self.value(handle).convert_within(bytes_max);
+        match json {
+            Ok(json) => self.meter.hold_json(bytes).map(|()| json),
+            Err(NoJson::TooDeep) => Err(too_deep()),
+            Err(NoJson::TooLarge) => Err(self.meter.over_json()),
+        }
+    }
+
+    fn hold_json(&mut self, bytes: u64) -> Result<(), EvalError> {
+        self.meter.hold_json(bytes)
+    }
+
+    fn json_bytes_max(&self) -> u64 {
+        self.meter.json_limits().bytes_max()
     }
 
     fn steps(&mut self, steps: usize) -> Result<(), EvalError> {

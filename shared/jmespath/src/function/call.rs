@@ -149,12 +149,26 @@ impl<'c> Call<'c> {
         self.host.contains(array, element)
     }
 
-    /// A copy of a value as JSON.
+    /// A copy of a value as JSON, which the function holds until it returns.
     ///
     /// # Errors
     /// [`EvalError::Budget`]
     pub fn to_json(&mut self, value: Handle) -> Result<serde_json::Value, EvalError> {
         self.host.to_json(value)
+    }
+
+    /// Charges the memory of a JSON document that the function makes and holds until it returns, by the figures of
+    /// [`json_memory`](crate::json_memory).
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn charge_json(&mut self, bytes: u64) -> Result<(), EvalError> {
+        self.host.hold_json(bytes)
+    }
+
+    /// Returns the memory that [`Call::charge_json`] still allows.
+    pub fn json_bytes_max(&self) -> u64 {
+        self.host.json_bytes_max()
     }
 
     /// Null.

@@ -71,6 +71,8 @@ pub(crate) trait Host {
     fn contains(&mut self, array: Handle, element: Handle) -> Result<bool, EvalError>;
     fn json_text(&mut self, handle: Handle) -> Result<Handle, EvalError>;
     fn to_json(&mut self, handle: Handle) -> Result<serde_json::Value, EvalError>;
+    fn hold_json(&mut self, bytes: u64) -> Result<(), EvalError>;
+    fn json_bytes_max(&self) -> u64;
     fn steps(&mut self, steps: usize) -> Result<(), EvalError>;
     fn steps_left(&self) -> u64;
     fn build(&mut self, bytes: usize) -> Result<(), EvalError>;

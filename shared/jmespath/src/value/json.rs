@@ -4,8 +4,9 @@ use std::io;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use crate::budget::BUILT_BYTES_MAX;
+use crate::budget::{Budget, JSON_BYTES_MAX, JsonLimits};
 use crate::error::{BudgetKind, EvalError};
+use crate::json_memory;
 use crate::node::{Node, Shape};
 use crate::value::Value;
 use crate::value::text::write_json;
@@ -70,41 +71,79 @@ impl<'a, N> Nested<'_, 'a, N> {
     }
 }
 
+/// Why a value is not converted to JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoJson {
+    /// The document takes more memory than it may.
+    TooLarge,
+    /// The document nests deeper than [`VALUE_DEPTH_MAX`].
+    TooDeep,
+}
+
 impl<'a, N: Node<'a>> Value<'a, N> {
     /// The value as a JSON document of its own.
     ///
     /// # Errors
-    /// [`EvalError::Budget`] if it is larger than [`BUILT_BYTES_MAX`], or deeper than
+    /// [`EvalError::Budget`] if it takes more memory than [`JSON_BYTES_MAX`](crate::JSON_BYTES_MAX), or is deeper than
     /// [`VALUE_DEPTH_MAX`].
     pub fn to_json(&self) -> Result<serde_json::Value, EvalError> {
-        self.to_json_within(BUILT_BYTES_MAX)
+        self.to_json_within(JSON_BYTES_MAX)
     }
 
-    /// The value as a JSON document of at most `bytes_max` bytes, about as it would be written.
+    /// The value as a JSON document that takes at most so much memory, by the figures of [`json_memory`]. The memory is
+    /// counted before it is taken.
     ///
     /// # Errors
-    /// [`EvalError::Budget`] if it is larger, or deeper than [`VALUE_DEPTH_MAX`].
+    /// [`EvalError::Budget`] if it takes more, or is deeper than [`VALUE_DEPTH_MAX`].
     pub fn to_json_within(&self, bytes_max: u64) -> Result<serde_json::Value, EvalError> {
-        self.to_sized_json(bytes_max).map(|(json, _)| json)
+        let limits = JsonLimits::new(u64::MAX, bytes_max);
+        let (json, _) = self.convert_within(limits.bytes_max());
+        json.map_err(|error| error.over(limits))
     }
 
-    /// Like [`Self::to_json_within`], with the document's bytes.
-    pub(crate) fn to_sized_json(
+    /// The value as a JSON document, out of the memory and the steps that are left of a budget. An evaluation and its
+    /// result can so share one budget.
+    ///
+    /// # Errors
+    /// As [`Value::to_json_within`], also where too few steps are left.
+    pub fn to_json_out_of(&self, left: &mut Budget) -> Result<serde_json::Value, EvalError> {
+        let limits = JsonLimits::new(left.steps, left.json_bytes);
+        let (json, bytes) = self.convert_within(limits.bytes_max());
+        left.steps = left.steps.saturating_sub(bytes / json_memory::STEP_BYTES);
+        json.map_err(|error| {
+            if error == NoJson::TooLarge && limits.are_of_steps() {
+                left.steps = 0;
+            }
+            error.over(limits)
+        })
+    }
+
+    /// Converts within so much memory. Returns how much was taken, too.
+    pub(crate) fn convert_within(
         &self,
         bytes_max: u64,
-    ) -> Result<(serde_json::Value, u64), EvalError> {
+    ) -> (Result<serde_json::Value, NoJson>, u64) {
         let mut conversion = ToJson {
             bytes_left: bytes_max,
-            bytes_max,
         };
-        let json = conversion.convert(self, VALUE_DEPTH_MAX)?;
-        Ok((json, bytes_max - conversion.bytes_left))
+        let json = conversion.convert(self, VALUE_DEPTH_MAX);
+        (json, bytes_max - conversion.bytes_left)
     }
 }
 
+impl NoJson {
+    /// The error of a conversion within these limits.
+    fn over(self, limits: JsonLimits) -> EvalError {
+        match self {
+            NoJson::TooDeep => too_deep(),
+            NoJson::TooLarge => limits.error(),
+        }
+    }
+}
+
+/// A conversion. Memory is taken here before it is allocated.
 struct ToJson {
     bytes_left: u64,
-    bytes_max: u64,
 }
 
 impl ToJson {
@@ -112,30 +151,31 @@ impl ToJson {
         &mut self,
         value: &Value<'a, N>,
         depth_left: u32,
-    ) -> Result<serde_json::Value, EvalError> {
-        let below = || depth_left.checked_sub(1).ok_or_else(too_deep);
-        // The least that any value takes, a separator included.
-        self.take(2)?;
+    ) -> Result<serde_json::Value, NoJson> {
+        let below = || depth_left.checked_sub(1).ok_or(NoJson::TooDeep);
         Ok(match value.shape() {
             Shape::Null => serde_json::Value::Null,
             Shape::Bool(boolean) => boolean.into(),
             Shape::Number(number) => number.into(),
             Shape::String(string) => {
-                self.take(string.len())?;
+                self.take(json_memory::text_bytes(string.len()))?;
                 string.into()
             }
-            Shape::Array(_) => {
+            Shape::Array(length) => {
                 let below = below()?;
-                value
-                    .elements()
-                    .map(|element| self.convert(&element, below))
-                    .collect::<Result<_, _>>()?
+                self.take(json_memory::list_bytes(length))?;
+                let mut elements = Vec::with_capacity(length);
+                for element in value.elements() {
+                    elements.push(self.convert(&element, below)?);
+                }
+                serde_json::Value::Array(elements)
             }
-            Shape::Object(_) => {
+            Shape::Object(length) => {
                 let below = below()?;
+                self.take(json_memory::object_bytes(length))?;
                 let mut object = serde_json::Map::new();
                 for (key, value) in value.entries() {
-                    self.take(key.len())?;
+                    self.take(json_memory::text_bytes(key.len()))?;
                     object.insert(key.to_string(), self.convert(&value, below)?);
                 }
                 object.into()
@@ -143,13 +183,15 @@ impl ToJson {
         })
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), EvalError> {
-        let left = self.bytes_left.checked_sub(bytes as u64);
-        self.bytes_left = left.ok_or(EvalError::Budget {
-            which: BudgetKind::BuiltBytes,
-            limit: self.bytes_max,
-        })?;
-        Ok(())
+    #[inline]
+    fn take(&mut self, bytes: u64) -> Result<(), NoJson> {
+        match self.bytes_left.checked_sub(bytes) {
+            Some(left) => {
+                self.bytes_left = left;
+                Ok(())
+            }
+            None => Err(NoJson::TooLarge),
+        }
     }
 }
 
@@ -169,21 +211,24 @@ pub(crate) struct JsonText {
 
 impl JsonText {
     /// The value as JSON text of at most `bytes_max` bytes, or which part of the budget says no.
-    pub(crate) fn of<'a, N: Node<'a>>(
-        value: &Value<'a, N>,
-        bytes_max: u64,
-    ) -> Result<String, BudgetKind> {
+    pub(crate) fn of(value: &impl Serialize, bytes_max: u64) -> Result<String, BudgetKind> {
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let mut writer = JsonText {
             text: Vec::new(),
             bytes_max,
         };
         match write_json(&mut writer, value) {
-            Ok(()) => Ok(String::from_utf8_lossy(&writer.text).into_owned()),
+            Ok(()) => Ok(text_of(writer.text)),
             Err(error) if error.is_io() => Err(BudgetKind::BuiltBytes),
             Err(_) => Err(BudgetKind::Depth),
         }
     }
+}
+
+/// Bytes as a text: JSON is one.
+pub(super) fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 impl io::Write for JsonText {

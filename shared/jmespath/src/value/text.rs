@@ -7,14 +7,21 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter};
 
+use super::json::{JsonText, text_of};
+
 /// The value as JSON text, as `to_string()` writes it.
 pub fn json_text(value: &serde_json::Value) -> String {
     let mut text = Vec::new();
     match write_json(&mut text, value) {
-        Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+        Ok(()) => text_of(text),
         // Nothing is written to but memory.
         Err(_) => value.to_string(),
     }
+}
+
+/// The value as JSON text of at most so many bytes; `None`: it is longer.
+pub fn json_text_within(value: &serde_json::Value, bytes_max: usize) -> Option<String> {
+    JsonText::of(value, bytes_max as u64).ok()
 }
 
 pub(crate) fn write_json(writer: impl Write, value: &impl Serialize) -> serde_json::Result<()> {
@@ -78,6 +85,9 @@ mod tests {
             (json!("\u{2028}é\n"), "\"\\u2028é\\n\""),
         ] {
             assert_eq!(json_text(&value), text);
+            let within = |bytes: usize| json_text_within(&value, bytes);
+            assert_eq!(within(text.len()).as_deref(), Some(text));
+            assert_eq!(within(text.len() - 1), None);
         }
     }
 

@@ -153,6 +153,7 @@ fn values_that_grow_hit_the_budget() {
         let budget = Budget {
             steps: 500_000,
             built_bytes: 8 * 1024 * 1024,
+            json_bytes: 8 * 1024 * 1024,
             ..Budget::default()
         };
         let environment = Environment::standard().with_budget(budget);
@@ -165,6 +166,66 @@ fn values_that_grow_hit_the_budget() {
             }
         }
     });
+}
+
+/// Small to hold, and huge as a document: parts are shared until they are converted.
+#[test]
+fn a_result_is_converted_out_of_the_memory_and_the_steps_that_are_left() {
+    let times = |count: usize| format!("[{}]", vec!["@"; count].join(","));
+    let text = format!("{{a: name == 'q'}} | {} | {}", times(1_000), times(900));
+    let expression = Expression::parse(&text).unwrap();
+    let (document, environment) = (json!({"name": "p"}), Environment::standard());
+    let converted = |steps, json_bytes| {
+        let mut left = Budget {
+            steps,
+            json_bytes,
+            ..Budget::default()
+        };
+        let value = expression
+            .evaluate_out_of(&document, &environment, &mut left)
+            .unwrap();
+        let evaluated = left.steps;
+        let converted = value.to_json_out_of(&mut left);
+        (converted.map(drop), evaluated - left.steps, left.steps)
+    };
+    let over = |which, limit| Err(EvalError::Budget { which, limit });
+    let json_bytes = 16 * 1024 * 1024;
+    let (ended, steps, _) = converted(1_000_000, json_bytes);
+    assert_eq!(ended, over(BudgetKind::BuiltBytes, json_bytes));
+    let most = json_bytes / 64;
+    assert!((most * 9 / 10..=most).contains(&steps), "{steps}");
+    let (ended, steps, left) = converted(20_000, json_bytes);
+    assert_eq!(ended, over(BudgetKind::Steps, steps));
+    assert_eq!(left, 0);
+    assert!((17_000..20_000).contains(&steps), "{steps}");
+}
+
+/// Values of calls in progress are not built, and there all the same.
+#[test]
+fn the_values_of_calls_within_calls_are_limited() {
+    let numbers: Value = (0..30_000).collect();
+    let nested = (0..8).fold("@".to_owned(), |inner, _| {
+        format!("max_by($all, &max([`1`, {inner}]))")
+    });
+    let parameters = [("all", &numbers)];
+    let environment = Environment::standard()
+        .with_parameters(&parameters)
+        .with_budget(Budget {
+            built_bytes: 1024 * 1024,
+            json_bytes: 4 * 1024 * 1024,
+            ..Budget::default()
+        });
+    let evaluate = |text: &str| {
+        let expression = Expression::parse(text).unwrap();
+        expression.evaluate_json(&json!(null), &environment)
+    };
+    assert_eq!(evaluate("max_by($all, &@)"), Ok(json!(29_999)));
+    let ended = evaluate(&nested);
+    let over = EvalError::Budget {
+        which: BudgetKind::BuiltBytes,
+        limit: 4 * 1024 * 1024,
+    };
+    assert_eq!(ended, Err(over));
 }
 
 #[test]

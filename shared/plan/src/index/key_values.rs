@@ -15,11 +15,14 @@ const VALUES_MAX: usize = 16 * 1024;
 pub(crate) fn key_budget(body_bytes: usize) -> Budget {
     // An empty element takes a byte in the body, and two steps.
     const PER_BYTE: u64 = 4;
+    /// The memory of a text that is parsed, for each byte of the object: usual JSON takes less.
+    const JSON_PER_BYTE: u64 = 16;
     let more = PER_BYTE * body_bytes as u64;
     Budget {
         steps: 20_000 + more,
         depth: anteroom_jmespath::DEPTH_MAX,
         built_bytes: 64 * 1024 + more,
+        json_bytes: 1024 * 1024 + JSON_PER_BYTE * body_bytes as u64,
     }
 }
 

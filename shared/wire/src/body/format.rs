@@ -2,7 +2,10 @@
 //!
 //! Nothing here trusts a byte: whatever is malformed or cut short is `None`.
 
-use anteroom_jmespath::count_skipped;
+use anteroom_jmespath::{
+    count_skipped,
+    json_memory::{list_bytes, object_bytes, text_bytes},
+};
 
 /// The first part of a value: a scalar whole, or what a container holds.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +73,22 @@ pub(super) fn key(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         (ValueHead::Str(key), rest) => Some((key, rest)),
         _ => None,
     }
+}
+
+/// Returns the memory that the JSON value of these bytes takes. Of malformed bytes, some number. Values stand one behind
+/// the other, so nothing is recursed into.
+pub(super) fn json_bytes(mut bytes: &[u8]) -> u64 {
+    let mut memory = 0;
+    while let Some((value, rest)) = head(bytes) {
+        memory += match value {
+            ValueHead::Str(text) => text_bytes(text.len()),
+            ValueHead::Array(elements) => list_bytes(elements),
+            ValueHead::Map(pairs) => object_bytes(pairs),
+            _ => 0,
+        };
+        bytes = rest;
+    }
+    memory
 }
 
 /// Returns what follows the value at the start of `bytes`. Containers are walked, not recursed into.

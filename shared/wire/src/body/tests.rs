@@ -216,6 +216,70 @@ fn joined_arrays_equal_one_written_array() {
     assert!(matches!(over, Err(WireError::Limit { .. })));
 }
 
+/// Small to hold, and huge when it is written: parts are shared.
+fn shared(times: usize) -> anteroom_jmespath::Expression {
+    let list = format!("[{}]", vec!["@"; 1_000].join(","));
+    let text = format!("`{{\"a\": 1}}` | {}", vec![list; times].join(" | "));
+    anteroom_jmespath::Expression::parse(&text).unwrap()
+}
+
+#[test]
+fn a_value_that_shares_its_parts_is_written_up_to_its_limit() {
+    let document = json!(null);
+    let environment = anteroom_jmespath::Environment::standard();
+    let expression = shared(4);
+    let huge = expression.evaluate(&document, &environment).unwrap();
+    let over = Err(WireError::Limit {
+        what: "bytes of a body",
+        limit: RESULT_BYTES_MAX,
+    });
+    assert_eq!(encode_value(&huge), over);
+    let mut left = Budget::default();
+    assert_eq!(encode_result(&huge, &mut left), over);
+    let taken = Budget::default().steps - left.steps;
+    assert_eq!(taken, RESULT_BYTES_MAX as u64 / 64);
+
+    let expression = shared(1);
+    let small = expression.evaluate(&document, &environment).unwrap();
+    let whole = encode_value(&small).unwrap();
+    let steps = whole.len() as u64 / 64;
+    for (given, expected) in [(steps + 5, Some(5)), (steps, Some(0)), (steps - 1, None)] {
+        let mut left = Budget {
+            steps: given,
+            ..Budget::default()
+        };
+        let body = encode_result(&small, &mut left);
+        assert_eq!(left.steps, expected.unwrap_or(0));
+        match expected {
+            Some(_) => assert_eq!(body.as_ref(), Ok(&whole)),
+            None => assert!(matches!(body, Err(WireError::Limit { .. }))),
+        }
+    }
+}
+
+/// A map of a single value takes four bytes in a body, and hundreds in memory.
+#[test]
+fn a_result_is_read_into_a_limited_memory() {
+    let maps = Value::from(vec![json!({"a": false}); 10_000]);
+    let piece = encode_value(&maps).unwrap();
+    let counted = anteroom_jmespath::json_memory::copied_bytes(&maps, u64::MAX);
+    assert_eq!(Some(json_bytes(&piece)), counted);
+    assert_eq!(result_to_json(&piece), Ok(maps));
+    let fit = RESULT_MEMORY_BYTES_MAX as u64 / json_bytes(&piece);
+    let pieces = std::iter::repeat_n(&piece[..], 1 + fit as usize);
+    let body = join_arrays(pieces).unwrap();
+    assert!(body.len() < RESULT_BYTES_MAX / 2, "{}", body.len());
+    assert!(matches!(
+        result_to_json(&body),
+        Err(WireError::Limit { .. })
+    ));
+    let names: Value = (0..100_000)
+        .map(|at| format!("web-{at:06}.example.com"))
+        .collect();
+    let body = encode_value(&names).unwrap();
+    assert_eq!(result_to_json(&body), Ok(names));
+}
+
 #[test]
 fn numbers_that_json_lacks_cannot_be_encoded() {
     for value in [f64::NAN, f64::INFINITY] {

@@ -3,6 +3,7 @@
 use anteroom_model::limits::OBJECT_DEPTH_MAX;
 
 use super::{
+    BODY_BYTES,
     format::{ValueHead, head, key},
     within,
 };
@@ -18,7 +19,7 @@ struct Open {
 /// Checks that `bytes` is one body and nothing else: one pass, no recursion, and no memory but a few
 /// words for each level of nesting.
 pub(super) fn check(bytes: &[u8], bytes_max: usize) -> Result<(), WireError> {
-    within("bytes of a body", bytes.len(), bytes_max)?;
+    within(BODY_BYTES, bytes.len(), bytes_max)?;
     let mut open: Vec<Open> = Vec::new();
     let mut rest = bytes;
     loop {

@@ -158,6 +158,31 @@ fn a_reply_has_a_limit_and_the_largest_result_fits() {
     assert!(matches!(encode_outcome(&two), Err(WireError::Limit { .. })));
 }
 
+/// Usual parameters take some ten times their bytes of memory, and those of many small objects a hundred times.
+#[test]
+fn parameters_have_a_limit_of_memory() {
+    let with = |value: serde_json::Value| {
+        let mut query = query("@");
+        query.parameters.insert("p".to_owned(), value);
+        request(vec![query])
+    };
+    let names: Vec<_> = (0..100_000)
+        .map(|at| format!("web-{at:06}.example.com"))
+        .collect();
+    let usual = encode_request(&with(names.into())).unwrap();
+    assert!(decode_request(&usual).is_ok());
+    let dense = with(vec![serde_json::json!({"a": false}); 90_000].into());
+    assert!(matches!(
+        encode_request(&dense),
+        Err(WireError::Limit { .. })
+    ));
+    let sent = frame::encode(&dense).unwrap();
+    assert!(matches!(
+        decode_request(&sent),
+        Err(WireError::Limit { .. })
+    ));
+}
+
 #[test]
 fn deep_parameters_end_in_an_error() {
     let mut bytes = frame::encode(&request(vec![query("@")])).unwrap().to_vec();

@@ -22,6 +22,7 @@ const SHORT_BUDGET: Budget = Budget {
     steps: 20_000,
     depth: anteroom_jmespath::DEPTH_MAX,
     built_bytes: 1024 * 1024,
+    json_bytes: 2 * 1024 * 1024,
 };
 
 /// The threads of long evaluations, which the beneficiaries of reads get in turns. Each beneficiary has all threads but
@@ -116,7 +117,8 @@ fn evaluate(query: &Query, answer: &Value, budget: Budget) -> Result<Bytes, Fact
         budget,
         seed: None,
     };
-    let result = expression.evaluate(answer, &environment);
+    let mut left = budget;
+    let result = expression.evaluate_out_of(answer, &environment, &mut left);
     let result = result.map_err(|error| {
         let message = error.to_string();
         match error {
@@ -124,7 +126,7 @@ fn evaluate(query: &Query, answer: &Value, budget: Budget) -> Result<Bytes, Fact
             _ => FactError::EvaluationFailed { message },
         }
     })?;
-    body::encode_value(&result).map_err(|error| match error {
+    body::encode_result(&result, &mut left).map_err(|error| match error {
         WireError::Limit { .. } => FactError::BudgetExceeded {
             message: format!("its result: {error}"),
         },
@@ -142,6 +144,31 @@ mod tests {
 
     use super::*;
 
+    fn query(expression: String) -> Query {
+        Query {
+            expression,
+            parameters: BTreeMap::new(),
+            missing_key_is_error: true,
+            selection: None,
+            cel: None,
+        }
+    }
+
+    /// Parts are shared until they are written or converted.
+    #[test]
+    fn results_that_share_their_parts_are_over_every_budget() {
+        let list = format!("[{}]", vec!["@"; 1_200].join(","));
+        let shared = format!("{{a: name == 'q'}} | {list} | {list}");
+        let answer = serde_json::json!({"name": "p"});
+        for expression in [shared.clone(), format!("any_in({shared}, `[1]`)")] {
+            let query = query(expression);
+            for budget in [SHORT_BUDGET, Budget::default()] {
+                let error = evaluate(&query, &answer, budget).unwrap_err();
+                assert!(matches!(error, FactError::BudgetExceeded { .. }), "{error}");
+            }
+        }
+    }
+
     #[tokio::test]
     async fn a_beneficiary_leaves_a_thread_to_the_evaluations_of_others() {
         let evaluations = Evaluations::default();
@@ -153,13 +180,7 @@ mod tests {
             std::iter::from_fn(|| evaluations.all.try_take(of_a.beneficiary.clone(), 1).ok())
                 .collect();
         assert_eq!(held.len(), 1);
-        let query = Query {
-            expression: "a".to_owned(),
-            parameters: BTreeMap::new(),
-            missing_key_is_error: true,
-            selection: None,
-            cel: None,
-        };
+        let query = query("a".to_owned());
         let answer = Arc::new(serde_json::json!({"a": 1}));
         let evaluate = |claim| {
             let answer = Arc::clone(&answer);

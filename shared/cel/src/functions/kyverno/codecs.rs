@@ -1,7 +1,10 @@
 //! Encodings, digests and certificates: all but compression is the library of JMESPath's functions.
 
-use anteroom_functions::{gzip, pure};
-use serde_json::Value;
+use anteroom_functions::{
+    gzip,
+    json::{parsed_bytes_max, text_within},
+    pure,
+};
 
 use super::{CallContext, CallResult, Function, Val, global};
 use crate::{
@@ -30,8 +33,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("yaml.parse", (1, 1), OF_TEXT, Any, parse_yaml),
 ];
 
-/// The size of a parsed value, in bytes for each byte of its text.
-const PARSED_TIMES: usize = 8;
+/// The size of what is in a certificate, in bytes for each byte of its text.
+const CERTIFICATE_TIMES: usize = 8;
 
 fn base64_encode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Bytes(bytes)] = arguments else {
@@ -128,40 +131,48 @@ fn marshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<
     let [value] = arguments else {
         return call.mismatch(arguments);
     };
-    let json = to_json(value, None, call.budget())?.to_string();
-    call.budget().build(json.len())?;
-    Ok(Val::text(json))
-}
-
-fn parsed<'v>(
-    call: &mut CallContext<'_>,
-    arguments: &[Val<'v>],
-    parse: fn(&str) -> Result<Value, String>,
-) -> CallResult<'v> {
-    let [Val::Text(text)] = arguments else {
-        return call.mismatch(arguments);
+    let before = call.budget().json_bytes;
+    let json = to_json(value, None, call.budget())?;
+    call.budget().json_bytes = before;
+    let most = call.budget().built_bytes;
+    let Some(text) = text_within(&json, most) else {
+        // More than the budget has.
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        call.budget().build(most.saturating_add(1))?;
+        return Err(EvalError::Bytes);
     };
-    call.budget()
-        .build(text.len().saturating_mul(PARSED_TIMES))?;
-    let json = parse(text).map_err(EvalError::Refused)?;
-    of_json(&json, call.budget())
+    call.budget().build(text.len())?;
+    Ok(Val::text(text))
 }
 
 fn unmarshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
-    parsed(call, arguments, pure::parsed_json)
+    let [Val::Text(text)] = arguments else {
+        return call.mismatch(arguments);
+    };
+    let bytes = parsed_bytes_max(text.as_bytes());
+    call.budget().passing_json(bytes)?;
+    let json = pure::parsed_json(text).map_err(EvalError::Refused)?;
+    of_json(&json, call.budget())
 }
 
 fn parse_yaml<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
-    if let [Val::Text(text)] = arguments {
-        call.budget().steps(pure::yaml_steps(text))?;
-    }
-    parsed(call, arguments, pure::parsed_yaml)
+    let [Val::Text(text)] = arguments else {
+        return call.mismatch(arguments);
+    };
+    call.budget().steps(pure::yaml_steps(text))?;
+    let (json, bytes) = pure::parsed_yaml(text, call.budget().json_bytes_max());
+    call.budget().passing_json(bytes)?;
+    of_json(&json.map_err(EvalError::Refused)?, call.budget())
 }
 
 fn certificate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
-    if let [Val::Text(text)] = arguments {
-        // The numbers of it are divided by ten, digit by digit.
-        call.budget().steps(text.len() as u64)?;
-    }
-    parsed(call, arguments, pure::certificate)
+    let [Val::Text(text)] = arguments else {
+        return call.mismatch(arguments);
+    };
+    // The numbers of it are divided by ten, digit by digit.
+    call.budget().steps(text.len() as u64)?;
+    call.budget()
+        .build(text.len().saturating_mul(CERTIFICATE_TIMES))?;
+    let json = pure::certificate(text).map_err(EvalError::Refused)?;
+    of_json(&json, call.budget())
 }

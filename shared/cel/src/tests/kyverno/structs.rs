@@ -294,21 +294,65 @@ fn the_depth_of_json_is_limited_at_the_edge() {
 fn json_is_within_the_budget() {
     let object = json!({"a": ["text", {"b": [1, 2, 3]}], "long": "x".repeat(100)});
     let program = compiled("object");
-    let with = |steps, built_bytes| {
-        let budget = Budget { steps, built_bytes };
+    let with = |steps, json_bytes| {
+        let budget = Budget {
+            steps,
+            json_bytes,
+            ..Budget::default()
+        };
         let mut machine = Machine::new(roots(&object), &[], budget);
         (machine.json(&program), machine.budget().clone())
     };
     let whole = Budget::default();
-    let (found, left) = with(whole.steps, whole.built_bytes);
+    let (found, left) = with(whole.steps, whole.json_bytes);
     assert_eq!(found, Ok(object.clone()));
-    let (steps, bytes) = (
-        whole.steps - left.steps,
-        whole.built_bytes - left.built_bytes,
-    );
+    let (steps, bytes) = (whole.steps - left.steps, whole.json_bytes - left.json_bytes);
+    let taken = anteroom_jmespath::json_memory::copied_bytes(&object, u64::MAX);
+    assert_eq!(Some(bytes), taken);
     assert_eq!(with(steps, bytes).0, Ok(object.clone()));
     assert_eq!(with(steps - 1, bytes).0, Err(EvalError::Steps));
     assert_eq!(with(steps, bytes - 1).0, Err(EvalError::Bytes));
+}
+
+/// Parts are shared until they become JSON.
+#[test]
+fn json_is_counted_by_the_memory_that_it_takes() {
+    let times = |what: &str, count: usize| format!("[{}]", vec![what; count].join(", "));
+    let shared = format!(
+        "cel.bind(m, {{'a': object.name == 'q'}}, cel.bind(l, {}, {}))",
+        times("m", 500),
+        times("l", 200),
+    );
+    let object = json!({
+        "name": "p",
+        "dense": format!("[{}1]", "{\"a\":1},".repeat(60_000)),
+        "bomb": format!("- &a |\n  {}\n{}", "x".repeat(100_000), "- *a\n".repeat(90)),
+        "usual": json!({"names": vec!["web-000000.example.com"; 50_000]}).to_string(),
+    });
+    let with = |source: &str, json_bytes| {
+        let budget = Budget {
+            json_bytes,
+            ..Budget::default()
+        };
+        let program = compiled(source);
+        let mut machine = Machine::new(roots(&object), &[], budget.clone());
+        let found = machine.json(&program);
+        (found, budget.steps - machine.budget().steps)
+    };
+    let (found, steps) = with(&shared, 1_000_000);
+    assert_eq!(found, Err(EvalError::Bytes));
+    assert!(steps > 1_000_000 * 9 / 10 / 64, "{steps}");
+    for source in [
+        "json.unmarshal(object.dense).size()",
+        "yaml.parse(object.bomb).size()",
+    ] {
+        assert_eq!(with(source, 5_000_000).0, Err(EvalError::Bytes), "{source}");
+    }
+    let whole = Budget::default().json_bytes;
+    let size = "json.unmarshal(object.usual).names.size()";
+    assert_eq!(with(size, whole).0, Ok(json!(50_000)));
+    let error = with(&format!("json.marshal({shared})"), whole).0;
+    assert_eq!(error, Err(EvalError::Bytes));
 }
 
 proptest! {
