@@ -18,6 +18,7 @@ use anteroom_seal::{Answering, AskedOf, Keys, is_question};
 use anteroom_wire::{
     WireError,
     beneficiary::Beneficiary,
+    body::json_bytes,
     query::{self, QueryOutcome, QueryReply, QueryRequest},
 };
 use bytes::Bytes;
@@ -34,6 +35,15 @@ use crate::{
 };
 use demand::Demand;
 use request_quota::RequestQuota;
+
+/// A request that can be read.
+struct OpenedRequest {
+    request: QueryRequest,
+    /// The memory of its values.
+    memory: u64,
+    /// The key that seals its answer, if the request was sealed.
+    answering: Option<Answering>,
+}
 
 /// Answers calls to any view.
 #[derive(Debug)]
@@ -83,10 +93,14 @@ impl Answerer {
         let mut sealing = None;
         let outcome = match self.open_request(view, usage, &call.body) {
             Err(error) => Err(error),
-            Ok((request, answering)) => {
+            Ok(OpenedRequest {
+                request,
+                memory,
+                answering,
+            }) => {
                 sealing = answering;
                 reply::record_request(&span, &request);
-                let outcome = self.outcome(view, request, deadline).await;
+                let outcome = self.outcome(view, request, memory, deadline).await;
                 match &sealing {
                     Some(_) => outcome.map(sealed::withheld_results),
                     None => outcome,
@@ -109,8 +123,15 @@ impl Answerer {
         view: &ViewHandle,
         usage: &ViewUsage,
         body: &[u8],
-    ) -> Result<(QueryRequest, Option<Answering>), FactError> {
-        let decoded = |body: &[u8]| query::decode_request(body).map_err(|error| invalid(&error));
+    ) -> Result<OpenedRequest, FactError> {
+        let decoded = |body: &[u8], answering| -> Result<OpenedRequest, FactError> {
+            let request = query::decode_request(body).map_err(|error| invalid(&error))?;
+            Ok(OpenedRequest {
+                request,
+                memory: json_bytes(body),
+                answering,
+            })
+        };
         if is_question(body) {
             let heard = self
                 .asker_keys
@@ -118,26 +139,29 @@ impl Answerer {
             let (plain, answering) = heard.map_err(|error| FactError::AskerUnknown {
                 message: error.to_string(),
             })?;
-            return Ok((decoded(&plain)?, Some(answering)));
+            return decoded(&plain, Some(answering));
         }
         if usage.is_sealed() {
             return Err(sealed::refused(view.id()));
         }
-        Ok((decoded(body)?, None))
+        decoded(body, None)
     }
 
     async fn outcome(
         &self,
         view: &ViewHandle,
         request: QueryRequest,
+        memory: u64,
         deadline: Deadline,
     ) -> QueryOutcome {
         deadline.check()?;
-        self.meet_demand(view, &request, deadline).await?;
+        self.meet_demand(view, &request, memory, deadline).await?;
         let beneficiary = request.beneficiary();
         let is_of_namespace = beneficiary.is_of_namespace();
         let running = self.reviews.begin(beneficiary.clone(), request.review);
-        let outcome = self.evaluated(view, request, beneficiary, deadline).await;
+        let outcome = self
+            .evaluated(view, request, beneficiary, memory, deadline)
+            .await;
         let is_over_part = || is_of_namespace && running.is_over_part();
         told_of_part(outcome, &is_over_part)
     }
@@ -147,9 +171,10 @@ impl Answerer {
         view: &ViewHandle,
         request: QueryRequest,
         beneficiary: Beneficiary,
+        memory: u64,
         deadline: Deadline,
     ) -> QueryOutcome {
-        let _running = self.quota.admit(&beneficiary)?;
+        let _running = self.quota.admit(&beneficiary, memory)?;
         let prepare = |query| Prepared::new(query, self.evaluator.plans());
         let queries: Vec<_> = request.queries.into_iter().map(prepare).collect();
         let selects = queries.iter().flat_map(Prepared::selects);
@@ -188,13 +213,14 @@ impl Answerer {
         &self,
         view: &ViewHandle,
         request: &QueryRequest,
+        memory: u64,
         deadline: Deadline,
     ) -> Result<(), FactError> {
         let demand = Demand::of(view, request);
         if let Some(met) = demand.wait(view, deadline).now_or_never() {
             return met;
         }
-        let _waiting = self.waiting.admit(&request.beneficiary())?;
+        let _waiting = self.waiting.admit(&request.beneficiary(), memory)?;
         demand.wait(view, deadline).await
     }
 

@@ -1,11 +1,15 @@
 //! The requests that run at a time: a limit for all, fair parts for each beneficiary, and a part for the policies of
-//! namespaces.
+//! namespaces. A request whose parameters take much memory counts as several.
 
 use std::sync::Arc;
 
 use anteroom_model::FactError;
 use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
 use anteroom_wire::beneficiary::Beneficiary;
+
+/// The memory of parameters beyond which a request counts as one more: with 256 requests at once, all parameters take
+/// some 128 MiB.
+const PARAMETER_BYTES: u64 = 512 * 1024;
 
 /// The quota of a replica's requests.
 #[derive(Debug)]
@@ -30,23 +34,31 @@ impl RequestQuota {
         }
     }
 
-    /// Admits a request of this beneficiary.
+    /// Admits a request of this beneficiary, whose parameters take so much memory.
     ///
     /// # Errors
     /// [`FactError::Busy`] with the limit that was met, and whether the beneficiary's own requests use up its part.
-    pub(super) fn admit(&self, beneficiary: &Beneficiary) -> Result<RunningRequest, FactError> {
+    pub(super) fn admit(
+        &self,
+        beneficiary: &Beneficiary,
+        memory: u64,
+    ) -> Result<RunningRequest, FactError> {
+        let requests = 1 + memory / PARAMETER_BYTES;
         let busy = |full: QuotaFull| FactError::Busy {
             limit: full.held_max,
             over_part: full.over_part && beneficiary.is_of_namespace(),
         };
         let of_namespace = match beneficiary {
             Beneficiary::Policies(namespace) => {
-                let permit = self.namespaces.try_take(namespace.clone(), 1);
+                let requests = requests.min(self.namespaces.units_max());
+                let permit = self.namespaces.try_take(namespace.clone(), requests);
                 Some(permit.map_err(busy)?)
             }
             Beneficiary::Requests(_) | Beneficiary::Scans => None,
         };
-        let of_all = self.all.try_take(beneficiary.clone(), 1).map_err(busy)?;
+        let requests = requests.min(self.all.units_max());
+        let of_all = self.all.try_take(beneficiary.clone(), requests);
+        let of_all = of_all.map_err(busy)?;
         Ok(RunningRequest {
             _of_all: of_all,
             _of_namespace: of_namespace,
@@ -68,7 +80,7 @@ mod tests {
 
     /// Admits as many requests as the beneficiary gets now.
     fn admit_all(quota: &RequestQuota, beneficiary: &Beneficiary) -> Vec<RunningRequest> {
-        std::iter::from_fn(|| quota.admit(beneficiary).ok()).collect()
+        std::iter::from_fn(|| quota.admit(beneficiary, 0).ok()).collect()
     }
 
     fn busy(limit: u64, over_part: bool) -> FactError {
@@ -78,14 +90,15 @@ mod tests {
     #[test]
     fn many_namespaces_leave_a_quarter_to_policies_of_the_cluster() {
         let quota = RequestQuota::new(8);
-        let refused = |of: &Beneficiary| quota.admit(of).map(drop).unwrap_err();
+        let refused = |of: &Beneficiary| quota.admit(of, 0).map(drop).unwrap_err();
         let of_namespaces: Vec<_> = ["a", "a", "b", "b", "c", "d"]
             .iter()
-            .map(|namespace| quota.admit(&policies(namespace)).unwrap())
+            .map(|namespace| quota.admit(&policies(namespace), 0).unwrap())
             .collect();
         assert_eq!(refused(&policies("a")), busy(6, true));
         assert_eq!(refused(&policies("e")), busy(6, false));
-        let of_cluster = ["shop", ""].map(|namespace| quota.admit(&requests(namespace)).unwrap());
+        let of_cluster =
+            ["shop", ""].map(|namespace| quota.admit(&requests(namespace), 0).unwrap());
         assert_eq!(refused(&requests("shop")), busy(8, true));
         assert_eq!(refused(&requests("other")), busy(8, false));
         drop((of_namespaces, of_cluster));
@@ -100,7 +113,7 @@ mod tests {
         let quota = RequestQuota::new(64);
         for (namespace, over_part) in [("flood", true), ("", false)] {
             let admitted = admit_all(&quota, &requests(namespace));
-            let refused = quota.admit(&requests(namespace)).map(drop).unwrap_err();
+            let refused = quota.admit(&requests(namespace), 0).map(drop).unwrap_err();
             assert_eq!(refused, busy(admitted.len() as u64, over_part));
         }
     }
@@ -118,13 +131,27 @@ mod tests {
         }
     }
 
+    /// A list of 100,000 names takes some 10 MiB.
+    #[test]
+    fn a_request_with_large_parameters_counts_as_several() {
+        for (memory, expected) in [(PARAMETER_BYTES - 1, 170), (10 << 20, 8), (64 << 20, 1)] {
+            let quota = RequestQuota::new(256);
+            let of = requests("shop");
+            let admitted: Vec<_> = std::iter::from_fn(|| quota.admit(&of, memory).ok()).collect();
+            assert_eq!(admitted.len(), expected, "{memory}");
+        }
+        let quota = RequestQuota::new(8);
+        assert!(quota.admit(&policies("a"), 64 << 20).is_ok());
+        assert!(quota.admit(&requests(""), 64 << 20).is_ok());
+    }
+
     #[test]
     fn the_least_part_is_one() {
         let quota = RequestQuota::new(1);
-        let one = quota.admit(&policies("a")).unwrap();
-        let refused = quota.admit(&requests("")).map(drop).unwrap_err();
+        let one = quota.admit(&policies("a"), 0).unwrap();
+        let refused = quota.admit(&requests(""), 0).map(drop).unwrap_err();
         assert_eq!(refused, busy(1, false));
         drop(one);
-        assert!(quota.admit(&requests("")).is_ok());
+        assert!(quota.admit(&requests(""), 0).is_ok());
     }
 }
