@@ -187,7 +187,7 @@ impl Resolver<'_> {
                 patch => self.value(patch, below, schema.field(key))?,
             };
             if let Some(made) = made {
-                self.budget.take_bytes(3 + key.len())?;
+                self.budget.take_member(key, resolved.is_empty())?;
                 resolved.insert(key.to_owned(), made);
             }
         }

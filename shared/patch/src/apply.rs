@@ -87,7 +87,7 @@ pub fn apply_charged(
     size::check_depth(object)?;
     size::check_depth(patch)?;
     let mut budget = Budget::new();
-    budget.take(object)?;
+    budget.take_document(object)?;
     budget.take(patch)?;
     let work = Work::counted_by(charge);
     // Both are checked, and then copied.

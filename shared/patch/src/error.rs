@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{BUILT_BYTES_MAX, DEPTH_MAX, OPERATIONS_MAX};
+use crate::{BUILT_BYTES_MAX, DEPTH_MAX, MADE_MEMORY_BYTES_MAX, OPERATIONS_MAX};
 
 /// Why a patch is none, or does not apply. The document is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -41,7 +41,10 @@ pub enum PatchError {
     #[error("the patch takes more steps than are left")]
     TooCostly,
     /// The result would be too large.
-    #[error("what the patch makes is larger than {BUILT_BYTES_MAX} bytes")]
+    #[error(
+        "what the patch makes is larger than {BUILT_BYTES_MAX} bytes, or takes {MADE_MEMORY_BYTES_MAX} bytes of memory more \
+         than the object"
+    )]
     TooLarge,
     /// The patch or the document is too deep.
     #[error("the patch or the object nests deeper than {DEPTH_MAX} levels")]

@@ -33,5 +33,9 @@ pub const DEPTH_MAX: usize = 512;
 /// [`PatchError::TooLarge`]. An API server takes objects of 1.5 MB.
 pub const BUILT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// The most memory that one patch adds to a document: a list of small objects takes a hundred times its bytes of text. A
+/// patch that adds more is [`PatchError::TooLarge`].
+pub const MADE_MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Operations of one JSON patch; more is an error.
 pub const OPERATIONS_MAX: usize = 10_000;

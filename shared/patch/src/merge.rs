@@ -47,7 +47,7 @@ pub fn merge_charged(
     size::check_depth(document)?;
     size::check_depth(patch)?;
     let mut budget = Budget::new();
-    budget.take(document)?;
+    budget.take_document(document)?;
     budget.take(patch)?;
     let work = Work::counted_by(charge);
     let merged = value(Some(document), patch, schema, &Path::ROOT, work)?;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{BUILT_BYTES_MAX, DEPTH_MAX, PatchError};
+use crate::{BUILT_BYTES_MAX, DEPTH_MAX, MADE_MEMORY_BYTES_MAX, PatchError};
 
 /// About the bytes of a value in JSON, never less than one for each value in it.
 pub fn weight(value: &Value) -> usize {
@@ -14,6 +14,36 @@ pub fn weight(value: &Value) -> usize {
         Value::Object(entries) => {
             let entry = |(key, value): (&String, &Value)| 3 + key.len() + weight(value);
             2 + entries.iter().map(entry).sum::<usize>()
+        }
+    }
+}
+
+/// The memory of an object that is not empty, and of each member beside the text of its key. The allocator rounds up, and
+/// nodes of maps are half full at worst.
+const OBJECT_MEMORY_BYTES: usize = 600;
+const MEMBER_MEMORY_BYTES: usize = 150;
+
+/// The memory of a list that is not empty, and of each element.
+const LIST_MEMORY_BYTES: usize = 64;
+const ELEMENT_MEMORY_BYTES: usize = 80;
+
+/// Returns the memory that a copy of a value takes, beside its own place.
+fn memory(value: &Value) -> usize {
+    let text_memory = |text: &str| text.len() + text.len() / 4;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text_memory(text),
+        Value::Array(elements) if elements.is_empty() => 0,
+        Value::Array(elements) => {
+            let element = |element| ELEMENT_MEMORY_BYTES + memory(element);
+            LIST_MEMORY_BYTES + elements.iter().map(element).sum::<usize>()
+        }
+        Value::Object(entries) if entries.is_empty() => 0,
+        Value::Object(entries) => {
+            let entry = |(key, value): (&String, &Value)| {
+                MEMBER_MEMORY_BYTES + text_memory(key) + memory(value)
+            };
+            OBJECT_MEMORY_BYTES + entries.iter().map(entry).sum::<usize>()
         }
     }
 }
@@ -81,20 +111,47 @@ fn within(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// The bytes that may still be built.
-pub(crate) struct Budget(usize);
+/// What may still be built: bytes of text of the whole document, and memory beside it.
+pub(crate) struct Budget {
+    bytes: usize,
+    memory: usize,
+}
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self(BUILT_BYTES_MAX)
+        Self {
+            bytes: BUILT_BYTES_MAX,
+            memory: MADE_MEMORY_BYTES_MAX,
+        }
+    }
+
+    /// Takes the bytes of a document that is there already.
+    pub(crate) fn take_document(&mut self, document: &Value) -> Result<(), PatchError> {
+        self.take_bytes(weight(document))
     }
 
     pub(crate) fn take(&mut self, value: &Value) -> Result<(), PatchError> {
-        self.take_bytes(weight(value))
+        self.take_bytes(weight(value))?;
+        self.take_memory(memory(value))
+    }
+
+    /// Takes a member of an object that is made, without its value.
+    pub(crate) fn take_member(&mut self, key: &str, is_first: bool) -> Result<(), PatchError> {
+        self.take_bytes(3 + key.len())?;
+        let object = match is_first {
+            true => OBJECT_MEMORY_BYTES,
+            false => 0,
+        };
+        self.take_memory(object + MEMBER_MEMORY_BYTES + key.len())
     }
 
     pub(crate) fn take_bytes(&mut self, bytes: usize) -> Result<(), PatchError> {
-        self.0 = self.0.checked_sub(bytes).ok_or(PatchError::TooLarge)?;
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(PatchError::TooLarge)?;
+        Ok(())
+    }
+
+    fn take_memory(&mut self, bytes: usize) -> Result<(), PatchError> {
+        self.memory = self.memory.checked_sub(bytes).ok_or(PatchError::TooLarge)?;
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn apply(
 ) -> Result<Value, PatchError> {
     size::check_depth(document)?;
     let mut budget = Budget::new();
-    budget.take(document)?;
+    budget.take_document(document)?;
     let mut patched = document.clone();
     for operation in operations {
         let mut at = OperationInProgress {
@@ -320,7 +320,7 @@ impl OperationInProgress<'_> {
         let made = self.made_for(next)?;
         match parent {
             Value::Object(fields) => {
-                self.budget.take_bytes(step.len())?;
+                self.budget.take_member(step, fields.is_empty())?;
                 fields.insert(step.to_owned(), made);
             }
             Value::Array(elements) => {

@@ -314,6 +314,23 @@ fn json_patch_limits_hold_at_their_edge() {
     assert!(error == Err(PatchError::TooLarge.to_string()));
 }
 
+/// Small objects take a hundred times their bytes of text.
+#[test]
+fn a_patch_adds_a_limited_memory() {
+    let document = json!({"list": vec![json!({"a": 1}); 1_000]});
+    let copies = |count: usize| -> Value {
+        let copy = |at| json!({"op": "copy", "from": "/list", "path": format!("/{at}")});
+        (0..count).map(copy).collect()
+    };
+    assert!(patched(&document, &copies(10), Leniency::KYVERNO).is_ok());
+    let error = patched(&document, &copies(100), Leniency::KYVERNO);
+    assert!(error == Err(PatchError::TooLarge.to_string()));
+    let deep = |at| json!({"op": "add", "path": format!("/{at}{}", "/a".repeat(400)), "value": 1});
+    let parents: Value = (0..1_000).map(deep).collect();
+    let error = patched(&json!({}), &parents, Leniency::KYVERNO);
+    assert!(error == Err(PatchError::TooLarge.to_string()));
+}
+
 /// Policies may apply thousands of operations to each of a thousand elements.
 #[test]
 fn operations_are_charged_by_what_they_copy_compare_and_shift() {
