@@ -38,8 +38,9 @@ pub use background::{NotScanned, SCANNED_MAX, ScannedKinds, scanned};
 pub use error::RuleError;
 pub use evaluation::{Evaluation, StepStart};
 pub use limits::{
-    EXISTING_BATCHES_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX,
-    MUTATED_BYTES_MAX, PUSHED_DOWN_PER_RULE_MAX,
+    COPIED_BYTES_MAX, EXISTING_BATCHES_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX,
+    FOREACH_ELEMENTS_MAX, MUTATED_BYTES_MAX, PARAMETERS_BYTES_MAX, PUSHED_DOWN_PER_RULE_MAX,
+    VALUES_BYTES_MAX, WAITING_BYTES_MAX,
 };
 pub use match_conditions::Conditions;
 pub use report::{CelRequest, FactRead, FactRequest, RuleOutcome, RuleReport, RuleStep};

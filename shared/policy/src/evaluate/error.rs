@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::limits::{
     EXISTING_BATCHES_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX,
-    MUTATED_BYTES_MAX,
+    MUTATED_BYTES_MAX, PARAMETERS_BYTES_MAX,
 };
 use crate::ir::{VariableError, VariableErrorKind, reference::CONFIG_MAP};
 
@@ -65,9 +65,14 @@ pub enum RuleError {
          with fewer at once"
     )]
     ReviewsOverPart,
-    /// The rule asked for more than it may.
+    /// The rule asked for more facts than it may.
     #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
     TooManyFacts,
+    /// The questions of the rule have large values in them.
+    #[error(
+        "the questions of the rule have values in them that take more than {PARAMETERS_BYTES_MAX} bytes"
+    )]
+    LargeQuestions,
     /// There are more objects that exist than a rule goes through.
     #[error(
         "{target}: more than {EXISTING_BATCHES_MAX} batches of objects; the first {seen} objects were handled, the rest \
@@ -119,6 +124,7 @@ impl RuleError {
             | Self::ReviewTooCostly
             | Self::ReviewsOverPart
             | Self::TooManyFacts
+            | Self::LargeQuestions
             | Self::TooMuchPatched
             | Self::TooManyElements { .. }
             | Self::TooManyElementsInAll
@@ -134,6 +140,7 @@ impl RuleError {
             _ if self.is_over_part() => true,
             Self::ReviewTooCostly
             | Self::TooManyFacts
+            | Self::LargeQuestions
             | Self::TooManyElements {
                 of_request: true, ..
             } => true,
@@ -173,6 +180,7 @@ impl RuleError {
             Self::ReviewTooCostly => ErrorCode::REVIEW_TOO_COSTLY,
             Self::ReviewsOverPart => ErrorCode::REVIEWS_OVER_PART,
             Self::TooManyFacts
+            | Self::LargeQuestions
             | Self::TooMuchPatched
             | Self::TooManyObjects { .. }
             | Self::TooManyElements { .. }

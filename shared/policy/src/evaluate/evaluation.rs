@@ -9,6 +9,7 @@ use super::{
     changes,
     facts::Facts,
     interrupt::Stop,
+    limits::WAITING_BYTES_MAX,
     match_conditions,
     pass::{Pass, RuleContext, SharedState, judge},
     report::{RuleOutcome, RuleReport, RuleStep},
@@ -114,7 +115,7 @@ impl<'a> Evaluation<'a> {
     /// Goes on as far as the facts at hand allow.
     pub fn step(&mut self) -> RuleStep {
         self.state.run.begin();
-        match self.outcome() {
+        let step = match self.outcome() {
             Some(outcome) => RuleStep::Done(RuleReport {
                 outcome,
                 action: self.action,
@@ -129,7 +130,24 @@ impl<'a> Evaluation<'a> {
                 properties: self.state.run.properties.drain(..).collect(),
             }),
             None => RuleStep::Need(self.state.facts.questions()),
+        };
+        self.drop_large_values();
+        step
+    }
+
+    /// Drops the values that the rule has made, if they take much memory: a rule may wait long for its facts, and many wait
+    /// at once. The next step makes them anew, as after [`begin_anew`](Self::begin_anew).
+    fn drop_large_values(&mut self) {
+        // A rule on existing objects lets go of the answers that it has gone through.
+        if self.value_bytes() > WAITING_BYTES_MAX && !self.rule.changes_existing() {
+            self.begin_anew(self.step_start());
         }
+    }
+
+    /// Returns the memory of the values that the rule has made and holds.
+    pub(super) fn value_bytes(&self) -> u64 {
+        let earlier = self.earlier.as_ref().map_or(0, |(_, pass)| pass.bytes());
+        self.now.bytes().saturating_add(earlier)
     }
 
     /// Returns the state before the next step.

@@ -8,13 +8,14 @@ use std::{
     sync::Arc,
 };
 
+use anteroom_jmespath::json_memory;
 use anteroom_model::FactError;
 use serde_json::Value;
 
 use super::{
     error::RuleError,
     interrupt::Stop,
-    limits::{FACTS_PER_RULE_MAX, PUSHED_DOWN_PER_RULE_MAX},
+    limits::{FACTS_PER_RULE_MAX, PARAMETERS_BYTES_MAX, PUSHED_DOWN_PER_RULE_MAX},
     report::{FactRead, FactRequest},
 };
 use crate::ir::FactSubject;
@@ -38,6 +39,8 @@ pub(super) struct Facts {
     subqueries: usize,
     /// The number of facts that were released.
     released: usize,
+    /// The memory of the parameters of all questions.
+    parameter_bytes: u64,
     /// Facts that cannot be read, each with its error: a subquery of the fact failed with an error of the whole fact.
     refused: Vec<(Question, FactError)>,
     /// Facts are always asked for whole.
@@ -73,6 +76,8 @@ pub(super) enum Lookup {
     Answer(Result<Arc<Value>, FactError>),
     Pending,
     TooMany,
+    /// All questions have too large values in them.
+    TooLarge,
     /// A part that is not to be had without the fact.
     Declined,
     /// The driver goes on without it.
@@ -87,6 +92,7 @@ impl Facts {
             Lookup::Answer(Ok(value)) => return Ok(value),
             Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
             Lookup::TooMany => return Err(Stop::Error(Box::new(RuleError::TooManyFacts))),
+            Lookup::TooLarge => return Err(Stop::Error(Box::new(RuleError::LargeQuestions))),
             Lookup::LeftOut => left_out(),
             Lookup::Answer(Err(source)) => source,
         };
@@ -122,9 +128,14 @@ impl Facts {
                 FACTS_PER_RULE_MAX,
             ),
         };
+        let parameter_bytes = self.parameter_bytes + parameter_bytes(&question.parameters);
         if count == most {
             return Lookup::TooMany;
         }
+        if parameter_bytes > PARAMETERS_BYTES_MAX {
+            return Lookup::TooLarge;
+        }
+        self.parameter_bytes = parameter_bytes;
         self.subqueries += usize::from(question.is_pushed_down);
         self.facts.push(PendingFact {
             request: FactRequest {
@@ -230,6 +241,9 @@ impl Facts {
         self.asked = self.facts.len();
         let facts = self.facts.iter();
         self.subqueries = facts.filter(|fact| fact.request.is_pushed_down).count();
+        let facts = self.facts.iter();
+        let bytes = facts.map(|fact| parameter_bytes(&fact.request.parameters));
+        self.parameter_bytes = bytes.sum();
         self.by_hash.clear();
         self.hashed = 0;
         // The answers to subqueries say again which facts cannot be read.
@@ -299,6 +313,15 @@ pub(super) fn left_out() -> FactError {
     FactError::RequestInvalid {
         message: "nobody gives it a value".to_owned(),
     }
+}
+
+/// Returns the memory of parameters, as far as a rule may have so much.
+fn parameter_bytes(parameters: &BTreeMap<String, Value>) -> u64 {
+    let bytes = |value| {
+        let bytes = json_memory::copied_bytes(value, PARAMETERS_BYTES_MAX);
+        bytes.unwrap_or(1 + PARAMETERS_BYTES_MAX)
+    };
+    parameters.values().map(bytes).sum()
 }
 
 fn hash(expression: &str, parameters: &BTreeMap<String, Value>) -> u64 {

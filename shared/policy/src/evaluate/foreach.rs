@@ -5,14 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_functions::{meter, operator};
+use anteroom_functions::meter;
 use serde_json::Value;
 
 use super::{
     check,
     conditions::{self, Verdict},
     error::RuleError,
-    interrupt::Stop,
+    interrupt::{Interrupt, Stop},
     limits::FOREACH_ELEMENTS_MAX,
     report::RuleOutcome,
     scope::Scope,
@@ -27,10 +27,16 @@ use crate::ir::{
 /// The elements of each `foreach` of a rule, once they are known. Each step evaluates the rule anew and gets the same
 /// list.
 #[derive(Default)]
-pub(super) struct Lists(Vec<Option<SharedElements>>);
+pub(super) struct Lists(Vec<Option<ListElements>>);
 
-/// The elements of a list, each shared with the scopes that refer to it.
-pub(super) type SharedElements = Arc<[Arc<Value>]>;
+/// The elements of a list.
+#[derive(Clone, Default)]
+pub(super) struct ListElements {
+    /// Each is shared with the scopes that refer to it.
+    pub(super) elements: Arc<[Arc<Value>]>,
+    /// The memory that they take.
+    bytes: u64,
+}
 
 /// The path of a `foreach`, for errors. Its text is only made if an error needs it.
 struct ForEachPath<'p> {
@@ -58,15 +64,21 @@ impl Lists {
         each: &ForEach,
         place: &dyn Display,
         scope: &mut Scope<'_>,
-    ) -> Result<SharedElements, Stop> {
+    ) -> Result<ListElements, Stop> {
         if let Some(Some(known)) = self.0.get(at) {
-            go_through(known.len(), scope)?;
-            return Ok(Arc::clone(known));
+            go_through(known, scope)?;
+            return Ok(known.clone());
         }
-        let elements = judged_elements(&each.list, place, scope)?;
+        let list = judged_elements(&each.list, place, scope)?;
         self.0.resize(self.0.len().max(at + 1), None);
-        self.0[at] = Some(Arc::clone(&elements));
-        Ok(elements)
+        self.0[at] = Some(list.clone());
+        Ok(list)
+    }
+
+    /// Returns the memory of all elements.
+    pub(super) fn bytes(&self) -> u64 {
+        let known = self.0.iter().flatten();
+        known.map(|list| list.bytes).fold(0, u64::saturating_add)
     }
 }
 
@@ -105,12 +117,13 @@ impl ForEachWalk<'_> {
                 outer: outer.place,
                 at,
             };
-            let elements = match outer.is_first {
+            let held = scope.run.list_bytes;
+            let list = match outer.is_first {
                 true => self.lists.of(at, each, &place, scope),
                 false => judged_elements(&each.list, &place, scope),
             };
-            let elements = match elements {
-                Ok(elements) => elements,
+            let list = match list {
+                Ok(list) => list,
                 // The other lists are judged all the same, as in Kyverno: an element may violate the rule.
                 Err(Stop::Error(error)) if is_of(&error, VariableErrorKind::Failed) => {
                     no_list = Some(*error);
@@ -124,7 +137,7 @@ impl ForEachWalk<'_> {
                     }
                 },
             };
-            for (index, element) in elements.iter().enumerate() {
+            for (index, element) in list.elements.iter().enumerate() {
                 // Kyverno passes over these.
                 if element.is_null() {
                     continue;
@@ -144,6 +157,9 @@ impl ForEachWalk<'_> {
                     }
                     Some(outcome) => return Some(outcome),
                 }
+            }
+            if !outer.is_first {
+                scope.run.list_bytes = held;
             }
         }
         match (pending, judged, no_list) {
@@ -219,9 +235,10 @@ fn no_object(each: &ForEach, place: &dyn Display) -> RuleError {
     }
 }
 
-/// Counts elements that are gone through.
-fn go_through(count: usize, scope: &mut Scope<'_>) -> Result<(), Stop> {
-    match scope.run.go_through(count) {
+/// Counts elements that are gone through, and their memory.
+fn go_through(list: &ListElements, scope: &mut Scope<'_>) -> Result<(), Stop> {
+    scope.run.list_bytes = scope.run.list_bytes.saturating_add(list.bytes);
+    match scope.run.go_through(list.elements.len()) {
         true => Ok(()),
         false => Err(Stop::Error(Box::new(RuleError::TooManyElementsInAll))),
     }
@@ -232,9 +249,11 @@ fn judged_elements(
     list: &Prepared,
     place: &dyn Display,
     scope: &mut Scope<'_>,
-) -> Result<SharedElements, Stop> {
+) -> Result<ListElements, Stop> {
     match elements(list, place, scope) {
-        Err(Stop::Error(error)) if is_of(&error, VariableErrorKind::Missing) => Ok(Arc::default()),
+        Err(Stop::Error(error)) if is_of(&error, VariableErrorKind::Missing) => {
+            Ok(ListElements::default())
+        }
         found => found,
     }
 }
@@ -244,32 +263,30 @@ pub(super) fn elements(
     list: &Prepared,
     place: &dyn Display,
     scope: &mut Scope<'_>,
-) -> Result<SharedElements, Stop> {
-    let elements: SharedElements = match scope.evaluate(list) {
-        Ok(list) => match Arc::unwrap_or_clone(list) {
-            Value::Array(elements) => {
-                meter::charge(elements.iter().map(operator::length).sum());
-                elements.into_iter().map(Arc::new).collect()
-            }
-            Value::Null => Arc::default(),
-            single => Arc::new([Arc::new(single)]),
-        },
-        Err(interrupt) => {
-            let error = interrupt.into_error(|| format!("{place}.list"));
-            return Err(error.map_or(Stop::Pending, |error| Stop::Error(Box::new(error))));
-        }
+) -> Result<ListElements, Stop> {
+    let stop = |interrupt: Interrupt| {
+        let error = interrupt.into_error(|| format!("{place}.list"));
+        error.map_or(Stop::Pending, |error| Stop::Error(Box::new(error)))
     };
-    match elements.len() {
-        found if found > FOREACH_ELEMENTS_MAX => {
-            let of_request = list.fixed().is_some_and(|list| {
-                let roots = list.ast().root_fields();
-                roots.iter().all(|root| *root == "request")
-            });
-            let error = RuleError::TooManyElements { found, of_request };
-            Err(Stop::Error(Box::new(error)))
-        }
-        found => go_through(found, scope).map(|()| elements),
+    let value = scope.evaluate(list).map_err(stop)?;
+    let found = value.as_array().map_or(1, Vec::len);
+    if found > FOREACH_ELEMENTS_MAX {
+        let of_request = list.fixed().is_some_and(|list| {
+            let roots = list.ast().root_fields();
+            roots.iter().all(|root| *root == "request")
+        });
+        let error = RuleError::TooManyElements { found, of_request };
+        return Err(Stop::Error(Box::new(error)));
     }
+    // A list that others share is copied.
+    let bytes = scope.list_bytes(&value).map_err(stop)?;
+    let elements: Arc<[Arc<Value>]> = match Arc::unwrap_or_clone(value) {
+        Value::Array(elements) => elements.into_iter().map(Arc::new).collect(),
+        Value::Null => Arc::default(),
+        single => Arc::new([Arc::new(single)]),
+    };
+    let list = ListElements { elements, bytes };
+    go_through(&list, scope).map(|()| list)
 }
 
 /// Calls `make` for an element, within the context of its `foreach`. The first `outside` of the `entries` belong to

@@ -20,3 +20,18 @@ pub const MUTATED_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The most batches of existing objects that one rule handles for one request. Further batches are an error, and are
 /// not handled.
 pub const EXISTING_BATCHES_MAX: usize = 1_000;
+
+/// The most memory of the values that a rule makes and holds at once: those of its variables, the elements that it goes
+/// through, and what its expression gives. Values are counted by the figures of `json_memory` in the crate for JMESPath.
+/// A larger one is an error. It is 16 times the largest result of a query. Facts do not count: they are shared.
+pub const VALUES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The most memory of a value that becomes a part of another one, of all values that one expression is bound to, and of a
+/// text that is parsed into a value. A larger one is an error.
+pub const COPIED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// The memory of values beyond which a rule that waits for facts drops them. They are made again in its next step.
+pub const WAITING_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The most memory of the parameters of all questions of a rule. More is an error.
+pub const PARAMETERS_BYTES_MAX: u64 = 64 * 1024 * 1024;

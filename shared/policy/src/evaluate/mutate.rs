@@ -2,7 +2,8 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use anteroom_functions::{meter, operator, pattern, values};
+use anteroom_functions::{json::parsed_bytes_max, meter, operator, pattern, values};
+use anteroom_jmespath::json_memory;
 use anteroom_patch::{PatchError, Schema, anchors, json, merge};
 use serde_json::{Map, Value};
 
@@ -11,7 +12,7 @@ use super::{
     error::RuleError,
     foreach,
     interrupt::{Interrupt, Stop},
-    limits::MUTATED_BYTES_MAX,
+    limits::{MUTATED_BYTES_MAX, VALUES_BYTES_MAX},
     report::RuleOutcome,
     scope::Scope,
 };
@@ -28,12 +29,7 @@ pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutc
         return Some(RuleOutcome::Skipped { reason });
     }
     let before = scope.request.shared_object();
-    let mut object = MutatedObject {
-        schema: schema(&before),
-        value: Arc::clone(&before),
-        gone_through: 0,
-        is_requested: true,
-    };
+    let mut object = MutatedObject::new(Arc::clone(&before), 0, true);
     if let Err(stop) = patched(mutation, &mut object, scope) {
         return stop.outcome();
     }
@@ -56,12 +52,7 @@ pub(super) fn of_existing(
     scope: &mut Scope<'_>,
 ) -> Result<Value, Stop> {
     meter::charge(operator::length(before));
-    let mut object = MutatedObject {
-        schema: schema(before),
-        value: Arc::new(before.clone()),
-        gone_through: *gone_through,
-        is_requested: false,
-    };
+    let mut object = MutatedObject::new(Arc::new(before.clone()), *gone_through, false);
     let made = patched(mutation, &mut object, scope);
     *gone_through = object.gone_through;
     made.map(|()| Arc::unwrap_or_clone(object.value))
@@ -73,6 +64,7 @@ fn patched(
     scope: &mut Scope<'_>,
 ) -> Result<(), Stop> {
     work(mutation, "mutate", object, scope)?;
+    object.check_memory()?;
     // What is no object could not be stored, and would be taken for one that is deleted.
     let kind = object.value.get("kind").and_then(Value::as_str);
     if kind.unwrap_or_default().is_empty() {
@@ -95,12 +87,34 @@ struct MutatedObject {
     gone_through: usize,
     /// The object is the request's.
     is_requested: bool,
+    /// The most memory that the value may take: each patch may add to it.
+    bytes_max: u64,
 }
 
 impl MutatedObject {
+    fn new(value: Arc<Value>, gone_through: usize, is_requested: bool) -> Self {
+        let bytes = json_memory::copied_bytes(&value, u64::MAX);
+        Self {
+            schema: schema(&value),
+            value,
+            gone_through,
+            is_requested,
+            bytes_max: bytes.unwrap_or(u64::MAX).saturating_add(VALUES_BYTES_MAX),
+        }
+    }
+
+    /// Checks that patches have not added too much.
+    fn check_memory(&self) -> Result<(), Stop> {
+        match json_memory::copied_bytes(&self.value, self.bytes_max) {
+            Some(_) => Ok(()),
+            None => Err(failed(PatchError::TooLarge, "mutate".to_owned())),
+        }
+    }
+
     /// Counts one more pass over the whole object. A patch makes such a pass, and so does comparing or copying the
     /// object for the next list.
     fn go_through(&mut self) -> Result<(), Stop> {
+        self.check_memory()?;
         let weight = anteroom_patch::weight(&self.value);
         self.gone_through = self.gone_through.saturating_add(weight);
         meter::charge_bytes(weight);
@@ -148,8 +162,11 @@ fn each_list(
             pushdown: scope.pushdown,
             visible: scope.visible,
         };
-        let elements = foreach::elements(&each.list, &place, &mut scope)?;
-        each_element(each, &elements, &place, object, &mut scope)?;
+        let held = scope.run.list_bytes;
+        let list = foreach::elements(&each.list, &place, &mut scope)?;
+        let patched = each_element(each, &list.elements, &place, object, &mut scope);
+        scope.run.list_bytes = held;
+        patched?;
         if at + 1 < all.len() {
             object.go_through()?;
         }
@@ -243,7 +260,8 @@ fn apply(
             let place = format!("{place}.patchesJson6902");
             let patch = operations.value(scope);
             let patch = patch.map_err(|stop| stopped(stop, &place))?;
-            operated(object, &listed(&patch), place)?
+            let patch = listed(&patch, scope).map_err(|stop| stopped(stop, &place))?;
+            operated(object, &patch, place)?
         }
     };
     object.value = Arc::new(patched);
@@ -265,11 +283,15 @@ fn operated(object: &MutatedObject, patch: &Value, place: String) -> Result<Valu
 
 /// The operations that an expression gives: as a list, or as JSON in a text. Anything else
 /// passes unchanged, and is an error where the operations are read.
-fn listed(patch: &Value) -> Cow<'_, Value> {
-    match patch.as_str().map(serde_json::from_str) {
-        Some(Ok(list)) => Cow::Owned(list),
-        _ => Cow::Borrowed(patch),
-    }
+fn listed<'p>(patch: &'p Value, scope: &Scope<'_>) -> Result<Cow<'p, Value>, Interrupt> {
+    let Some(text) = patch.as_str() else {
+        return Ok(Cow::Borrowed(patch));
+    };
+    scope.charge_copy(parsed_bytes_max(text.as_bytes()))?;
+    Ok(match serde_json::from_str(text) {
+        Ok(list) => Cow::Owned(list),
+        Err(_) => Cow::Borrowed(patch),
+    })
 }
 
 /// Returns the object with the patch merged into it; `None`: the patch is not about this object.

@@ -54,6 +54,11 @@ impl<'a> Pass<'a> {
             existing: mutate_existing::Progress::default(),
         }
     }
+
+    /// Returns the memory of the values that it has made.
+    pub(super) fn bytes(&self) -> u64 {
+        self.states.bytes().saturating_add(self.lists.bytes())
+    }
 }
 
 /// The rule, with the parts of its policy on which the rule depends.

@@ -26,6 +26,8 @@ pub(super) struct RunState {
     drawn: u64,
     /// The number of elements that this step has gone through.
     gone_through: usize,
+    /// The memory of the elements that this step goes through.
+    pub(super) list_bytes: u64,
     /// Images and values that exceptions allow to expressions.
     pub(super) allowed_images: Vec<Value>,
     pub(super) allowed_values: Vec<Value>,
@@ -62,6 +64,7 @@ impl RunState {
     /// later steps.
     pub(super) fn begin(&mut self) {
         self.gone_through = 0;
+        self.list_bytes = 0;
         if let Some(seed) = &self.seed {
             seed.go_to(self.drawn);
         }

@@ -11,12 +11,17 @@ mod subquery;
 
 use std::sync::Arc;
 
-use anteroom_functions::{functions, meter, operator};
-use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Expr};
-use anteroom_model::limits;
+use anteroom_functions::{functions, meter};
+use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Expr, json_memory};
+use anteroom_model::limits::RESULT_BYTES_MAX;
 use serde_json::Value;
 
-use super::{facts::Facts, interrupt::Interrupt, run_state::RunState};
+use super::{
+    facts::Facts,
+    interrupt::Interrupt,
+    limits::{COPIED_BYTES_MAX, VALUES_BYTES_MAX},
+    run_state::RunState,
+};
 use crate::ir::{
     AdmissionRequest, Operation, VariableError, VariableErrorKind,
     context::{ContextEntry, Loader},
@@ -24,18 +29,15 @@ use crate::ir::{
     template::{Bound, Prepared, Resolve, ValueTemplate},
 };
 use root::Root;
-use states::EntryState;
 pub(super) use states::States;
+use states::{EntryState, LoadedValue};
 
-/// The most bytes of an expression's result in a rule; a larger one is an error.
-const RESULT_BYTES_MAX: u64 = limits::RESULT_BYTES_MAX as u64;
+/// The most bytes that an expression in a rule builds on the way.
+const BUILT_BYTES_MAX: u64 = RESULT_BYTES_MAX as u64;
 
-/// The largest value that becomes a part of another one, in elements, fields and 16 bytes of text: 4 MiB of text.
-const COPIED_LENGTH_MAX: u64 = 256 * 1024;
-
-/// Steps for each element, field and 16 bytes of text of a value that is copied. It takes about 50 bytes, and a review may
-/// take 10 million steps.
-const COPY_STEPS: u64 = 8;
+/// Memory of a value that is copied in one step, where the copy is kept: a review may take 10 million steps, and so copies
+/// of 80 MB.
+const COPIED_BYTES_PER_STEP: u64 = 8;
 
 /// Steps of one expression in a rule, about a tenth of a second of work: a list of 100,000 facts is
 /// filtered well within it.
@@ -71,14 +73,17 @@ impl Resolve for Scope<'_> {
     }
 
     fn copy(&mut self, value: &Value) -> Result<(), Interrupt> {
-        let length = operator::length(value);
-        match length <= COPIED_LENGTH_MAX && meter::charge(COPY_STEPS * length) {
-            true => Ok(()),
-            false => Err(Interrupt::Variable(VariableError {
-                expression: "a value that is made of others".to_owned(),
-                message: "it is too large to be copied".to_owned(),
-                kind: VariableErrorKind::OverBudget,
-            })),
+        let bytes = json_memory::copied_bytes(value, self.copied_bytes_max());
+        self.charge_copy(bytes.unwrap_or(u64::MAX))
+    }
+
+    fn bind_value(&mut self, bytes: u64, beside: u64) -> Result<u64, Interrupt> {
+        let all = beside.saturating_add(bytes);
+        let is_charged =
+            all <= self.copied_bytes_max() && meter::charge(bytes / json_memory::STEP_BYTES);
+        match is_charged {
+            true => Ok(all),
+            false => Err(too_large_to_copy()),
         }
     }
 
@@ -125,11 +130,11 @@ impl Scope<'_> {
 
     fn search_once(&self, bound: &Bound) -> SearchOutcome {
         let root = Root::new(self.request, &self.entries[..self.visible], self.states);
-        let result = charged(&self.environment(bound), |environment, left| {
+        let result = self.charged(bound, |environment, left| {
             let value = bound
                 .expression
                 .evaluate_out_of(root.node(), environment, left)?;
-            value.to_json_within(RESULT_BYTES_MAX)
+            value.to_json_out_of(left)
         });
         // A result that was computed without the entry means nothing.
         match (root.missed(), root.untold(), result) {
@@ -154,7 +159,7 @@ impl Scope<'_> {
             self.load(entry)?;
         }
         Ok(match &self.states.0[entry] {
-            EntryState::Loaded(value) => Some(Arc::clone(value)),
+            EntryState::Loaded(loaded) => Some(Arc::clone(&loaded.value)),
             EntryState::Unloaded | EntryState::Absent(_) => None,
         })
     }
@@ -186,11 +191,11 @@ impl Scope<'_> {
         let name = &entries[entry].name;
         let state = match &entries[entry].loader {
             Loader::Fact(fact) => match before.load_fact(name, fact)? {
-                Some(value) => EntryState::Loaded(value),
+                Some(value) => EntryState::Loaded(LoadedValue::new(value)),
                 None => EntryState::Absent(left_out(name)),
             },
             // Never unloaded: see `States::within`.
-            Loader::Given => EntryState::Loaded(Arc::new(Value::Null)),
+            Loader::Given => EntryState::Loaded(LoadedValue::new(Arc::new(Value::Null))),
             Loader::Variable {
                 value,
                 query,
@@ -198,7 +203,8 @@ impl Scope<'_> {
             } => {
                 let (value, query) = (value.as_ref(), query.as_ref());
                 let loaded = before.load_variable(name, value, query, default.as_ref());
-                EntryState::Loaded(loaded.map_err(|interrupt| without_value(name, interrupt))?)
+                let loaded = loaded.map_err(|interrupt| without_value(name, interrupt))?;
+                EntryState::Loaded(LoadedValue::new(loaded))
             }
         };
         self.states.0[entry] = state;
@@ -262,11 +268,11 @@ impl Scope<'_> {
         bound: &Bound,
         written: &str,
     ) -> Result<Arc<Value>, Interrupt> {
-        let result = charged(&self.environment(bound), |environment, left| {
+        let result = self.charged(bound, |environment, left| {
             let value = bound
                 .expression
                 .evaluate_out_of(document, environment, left)?;
-            value.to_json_within(RESULT_BYTES_MAX)
+            value.to_json_out_of(left)
         });
         let result = result.map(Arc::new);
         result.map_err(|error| variable_error(written, &error).into())
@@ -278,6 +284,65 @@ impl Scope<'_> {
             .with_parameters(&bound.parameters)
             .with_missing_key(MissingKey::Error)
             .with_seed(self.run.seed.as_ref())
+    }
+
+    /// Evaluates an expression within the budget of one expression, and charges its steps to the review's meter. The
+    /// memory and the steps of its result are a part of that.
+    fn charged<'e>(
+        &'e self,
+        bound: &'e Bound,
+        evaluate: impl FnOnce(&Environment<'e>, &mut Budget) -> Result<Value, EvalError>,
+    ) -> Result<Value, EvalError> {
+        let budget = Budget {
+            steps: STEPS_MAX.min(meter::left()),
+            built_bytes: BUILT_BYTES_MAX,
+            json_bytes: self.value_bytes_left(),
+            ..Budget::default()
+        };
+        let mut left = budget;
+        let result = evaluate(&self.environment(bound), &mut left);
+        meter::charge(1 + budget.steps - left.steps);
+        // It may have done as much work as its budget allows: so an expression that is over any of its limits costs all.
+        if let Err(EvalError::Budget { .. }) = &result {
+            meter::charge(budget.steps);
+        }
+        result
+    }
+
+    /// Returns the memory that further values of the rule may take.
+    pub(super) fn value_bytes_left(&self) -> u64 {
+        let held = self.states.bytes().saturating_add(self.run.list_bytes);
+        VALUES_BYTES_MAX.saturating_sub(held)
+    }
+
+    /// Returns the memory of the elements of a list that a rule goes through, and charges their copy.
+    pub(super) fn list_bytes(&self, list: &Value) -> Result<u64, Interrupt> {
+        let bytes = json_memory::copied_bytes(list, self.value_bytes_left());
+        bytes
+            .filter(|bytes| meter::charge(1 + bytes / json_memory::STEP_BYTES))
+            .ok_or_else(too_large_to_copy)
+    }
+
+    fn copied_bytes_max(&self) -> u64 {
+        COPIED_BYTES_MAX.min(self.value_bytes_left())
+    }
+
+    /// Charges a copy that takes so much memory and is kept.
+    pub(super) fn charge_copy(&self, bytes: u64) -> Result<(), Interrupt> {
+        let is_charged =
+            bytes <= self.copied_bytes_max() && meter::charge(bytes / COPIED_BYTES_PER_STEP);
+        match is_charged {
+            true => Ok(()),
+            false => Err(too_large_to_copy()),
+        }
+    }
+
+    /// Returns a value as one of its own. A copy of a shared one is charged.
+    pub(super) fn owned(&mut self, value: Arc<Value>) -> Result<Value, Interrupt> {
+        if Arc::strong_count(&value) > 1 {
+            self.copy(&value)?;
+        }
+        Ok(Arc::unwrap_or_clone(value))
     }
 
     /// Says of an entry that came to nothing why it did.
@@ -296,26 +361,13 @@ impl Scope<'_> {
     }
 }
 
-/// Evaluates an expression within the budget of one expression, and charges its steps to the review's meter.
-fn charged<'e>(
-    environment: &Environment<'e>,
-    evaluate: impl FnOnce(&Environment<'e>, &mut Budget) -> Result<Value, EvalError>,
-) -> Result<Value, EvalError> {
-    let budget = Budget {
-        steps: STEPS_MAX.min(meter::left()),
-        built_bytes: RESULT_BYTES_MAX,
-        ..Budget::default()
-    };
-    let mut left = budget;
-    let result = evaluate(environment, &mut left);
-    meter::charge(1 + budget.steps - left.steps);
-    match &result {
-        Ok(value) => meter::charge(operator::length(value)),
-        // It may have done as much work as its budget allows: so an expression that is over any of its limits costs all.
-        Err(EvalError::Budget { .. }) => meter::charge(budget.steps),
-        Err(_) => true,
-    };
-    result
+/// The error of a value that takes more memory, or more steps, than there are for copies.
+fn too_large_to_copy() -> Interrupt {
+    Interrupt::Variable(VariableError {
+        expression: "a value that is made of others".to_owned(),
+        message: "it is too large to be copied".to_owned(),
+        kind: VariableErrorKind::OverBudget,
+    })
 }
 
 /// Says of a variable which one came to nothing, and why.

@@ -69,6 +69,13 @@ pub(crate) trait Resolve {
     /// The value is too large to be copied, or nothing is left for it.
     fn copy(&mut self, value: &Value) -> Result<(), Self::Interrupt>;
 
+    /// Charges a value that an expression is bound to: it takes so much memory, beside so much of others. Returns the
+    /// memory of all.
+    ///
+    /// # Errors
+    /// All take too much memory, or nothing is left for it.
+    fn bind_value(&mut self, bytes: u64, beside: u64) -> Result<u64, Self::Interrupt>;
+
     /// The value of an expression in the rule's context. `written` is for messages.
     fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, Self::Interrupt>;
 }
@@ -162,7 +169,19 @@ impl Variable {
     fn resolve_text<R: Resolve>(&self, resolver: &mut R) -> Result<String, R::Interrupt> {
         let value = self.resolve(resolver)?;
         resolver.copy(&value)?;
-        Ok(values::text(&value).into_owned())
+        match values::text_within(&value, TEXT_BYTES_MAX) {
+            Some(text) => Ok(text.into_owned()),
+            None => Err(self.too_long().into()),
+        }
+    }
+
+    fn too_long(&self) -> VariableError {
+        VariableError {
+            kind: VariableErrorKind::OverBudget,
+            ..self.error(format!(
+                "the text around it grows beyond {TEXT_BYTES_MAX} bytes"
+            ))
+        }
     }
 
     fn error(&self, message: impl Into<String>) -> VariableError {
@@ -279,15 +298,10 @@ fn unescaped(text: &str) -> String {
 }
 
 fn check_length(text: &str, variable: &Variable) -> Result<(), VariableError> {
-    if text.len() > TEXT_BYTES_MAX {
-        return Err(VariableError {
-            kind: VariableErrorKind::OverBudget,
-            ..variable.error(format!(
-                "the text around it grows beyond {TEXT_BYTES_MAX} bytes"
-            ))
-        });
+    match text.len() > TEXT_BYTES_MAX {
+        true => Err(variable.too_long()),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 impl ValueTemplate {

@@ -12,7 +12,7 @@ use super::subject::{NamedSubject, subject};
 use crate::{
     evaluate::{
         error::RuleError,
-        facts::{AnswerShape, FactState, Facts, Question},
+        facts::{AnswerShape, FactState, Facts, Lookup, Question},
         interrupt::Stop,
         report::CelRequest,
     },
@@ -232,9 +232,12 @@ impl Demands {
     /// Asks for the facts that expressions needed and did not have.
     pub(super) fn ask(self, facts: &mut Facts) -> Stop {
         for (variable, question) in self.0.demands {
-            if let crate::evaluate::facts::Lookup::TooMany = facts.look_up(&variable, question) {
-                return Stop::Error(Box::new(RuleError::TooManyFacts));
-            }
+            let error = match facts.look_up(&variable, question) {
+                Lookup::TooMany => RuleError::TooManyFacts,
+                Lookup::TooLarge => RuleError::LargeQuestions,
+                _ => continue,
+            };
+            return Stop::Error(Box::new(error));
         }
         Stop::Pending
     }

@@ -2,6 +2,7 @@
 
 use anteroom_cel::{Budget, EvalError, Machine};
 use anteroom_functions::{meter, operator};
+use anteroom_jmespath::json_memory;
 use anteroom_patch::{
     PatchError,
     apply::{self, Atomics, ObjectSchema},
@@ -15,7 +16,10 @@ use super::{
 };
 use crate::{
     evaluate::{
-        error::RuleError, interrupt::Stop, limits::MUTATED_BYTES_MAX, report::RuleOutcome,
+        error::RuleError,
+        interrupt::Stop,
+        limits::{MUTATED_BYTES_MAX, VALUES_BYTES_MAX},
+        report::RuleOutcome,
         scope::Scope,
     },
     ir::{
@@ -78,6 +82,8 @@ pub(super) fn all_patched(
     let cel = &mutation.shared_cel;
     meter::charge(operator::length(before));
     let mut object = before.clone();
+    let bytes = json_memory::copied_bytes(before, u64::MAX).unwrap_or(u64::MAX);
+    let bytes_max = bytes.saturating_add(VALUES_BYTES_MAX);
     for patch in &mutation.patches {
         let weight = anteroom_patch::weight(&object);
         *gone_through = gone_through.saturating_add(weight);
@@ -91,10 +97,21 @@ pub(super) fn all_patched(
         };
         let made = evaluate(&Patching(patch), cel, scope, &root_values, budget)?;
         if let Some(made) = applied(mutation, patch, made, &object, scope)? {
+            if json_memory::copied_bytes(&made, bytes_max).is_none() {
+                return Err(too_large(patch));
+            }
             object = made;
         }
     }
     Ok(object)
+}
+
+/// The error of a patch that adds too much to the object.
+fn too_large(patch: &CelPatch) -> Stop {
+    Stop::Error(Box::new(RuleError::Patch {
+        place: patch.place.clone(),
+        source: PatchError::TooLarge,
+    }))
 }
 
 /// Evaluates the expression of one patch.
@@ -157,6 +174,7 @@ fn applied(
             match operated {
                 // As in Kubernetes: a test that fails keeps the whole patch from being applied.
                 Err(PatchError::TestFailed { .. }) => return Ok(None),
+                Err(PatchError::TooLarge) => return Err(too_large(patch)),
                 operated => operated.map_err(|error| error.to_string()),
             }
         }

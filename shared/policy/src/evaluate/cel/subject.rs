@@ -43,6 +43,10 @@ impl Resolve for Values<'_> {
         Ok(()) // The expressions that gave the arguments have paid for them.
     }
 
+    fn bind_value(&mut self, bytes: u64, beside: u64) -> Result<u64, VariableError> {
+        Ok(beside.saturating_add(bytes))
+    }
+
     fn search(&mut self, _: &Bound, written: &str) -> Result<Arc<Value>, VariableError> {
         Err(missing(written))
     }

@@ -16,7 +16,7 @@ use crate::{
         FactSubject, ResolvedApiCall, VariableError, VariableErrorKind,
         call::{ApiCall, ConfigMapCall, ServiceCall, check_name, confine},
         context::{ContextFact, FactOrigin},
-        template::Template,
+        template::{Template, ValueTemplate},
     },
 };
 
@@ -59,6 +59,7 @@ impl Scope<'_> {
             (Lookup::Answer(Err(error)), _) => Err(fact_error(name, entry, error)),
             (Lookup::Pending | Lookup::Declined, _) => Err(Interrupt::Pending),
             (Lookup::TooMany, _) => Err(Interrupt::Rule(Box::new(RuleError::TooManyFacts))),
+            (Lookup::TooLarge, _) => Err(Interrupt::Rule(Box::new(RuleError::LargeQuestions))),
         };
         value.map(Some)
     }
@@ -115,7 +116,7 @@ impl Scope<'_> {
             Lookup::Answer(Err(error)) if error.class().subject.is_of_query() => Ok(None),
             Lookup::Answer(answer) => Ok(Some(answer)),
             Lookup::Pending => Err(Interrupt::Pending),
-            Lookup::TooMany | Lookup::Declined | Lookup::LeftOut => Ok(None),
+            Lookup::TooMany | Lookup::TooLarge | Lookup::Declined | Lookup::LeftOut => Ok(None),
         }
     }
 
@@ -183,9 +184,8 @@ impl Scope<'_> {
         let path = path.map_err(|error| refused(variable, "urlPath", error))?;
         confine(self.namespace, &path)
             .map_err(|error| fact_error(variable, path.to_string(), error))?;
-        let data = call.data.as_ref().map(|data| data.value(self));
         Ok(FactSubject::Api(ResolvedApiCall {
-            data: data.transpose()?.map(Arc::unwrap_or_clone),
+            data: self.data(call.data.as_ref())?,
             kept: call.kept.as_ref().and_then(|plan| plan.kept_read(&path)),
             path: path.to_string(),
         }))
@@ -198,11 +198,19 @@ impl Scope<'_> {
     ) -> Result<FactSubject, Interrupt> {
         let url = call.url.render(self)?;
         let url = url.map_err(|error| refused(variable, "service.url", error))?;
-        let data = call.data.as_ref().map(|data| data.value(self));
         Ok(FactSubject::Service {
             url,
-            data: data.transpose()?.map(Arc::unwrap_or_clone),
+            data: self.data(call.data.as_ref())?,
         })
+    }
+
+    /// Returns what a call sends.
+    fn data(&mut self, data: Option<&ValueTemplate>) -> Result<Option<Value>, Interrupt> {
+        let Some(data) = data else {
+            return Ok(None);
+        };
+        let value = data.value(self)?;
+        self.owned(value).map(Some)
     }
 
     fn config_map_target(

@@ -56,7 +56,7 @@ impl<'a> Root<'a> {
             return Some(self.of_request(name, value));
         };
         match &self.states.0[entry] {
-            EntryState::Loaded(value) => Some(RootNode::Value(value)),
+            EntryState::Loaded(loaded) => Some(RootNode::Value(&loaded.value)),
             EntryState::Absent(_) => None,
             EntryState::Unloaded => {
                 if self.missed.get().is_none() {
@@ -82,7 +82,9 @@ impl<'a> Root<'a> {
                 .iter()
                 .zip(&self.states.0)
                 .filter_map(|(entry, state)| match state {
-                    EntryState::Loaded(value) => Some((&*entry.name, RootNode::Value(value))),
+                    EntryState::Loaded(loaded) => {
+                        Some((&*entry.name, RootNode::Value(&loaded.value)))
+                    }
                     EntryState::Unloaded | EntryState::Absent(_) => None,
                 });
         let of_request = self.request.root_values();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anteroom_jmespath::json_memory;
 use serde_json::Value;
 
 use crate::ir::{
@@ -16,18 +17,43 @@ pub(crate) struct States(pub(super) Vec<EntryState>);
 #[derive(Clone)]
 pub(super) enum EntryState {
     Unloaded,
-    Loaded(Arc<Value>),
+    Loaded(LoadedValue),
     /// The fact is missing. The variable counts as undefined, so that a `||` may provide a default.
     Absent(VariableError),
+}
+
+/// The value of an entry, and the memory that it takes beside other values.
+#[derive(Clone)]
+pub(super) struct LoadedValue {
+    pub(super) value: Arc<Value>,
+    bytes: u64,
+}
+
+impl LoadedValue {
+    /// A value that was just loaded. If it is shared, somebody else counts it.
+    pub(super) fn new(value: Arc<Value>) -> Self {
+        let bytes = match Arc::strong_count(&value) {
+            1 => json_memory::copied_bytes(&value, u64::MAX).unwrap_or(u64::MAX),
+            _ => 0,
+        };
+        Self { value, bytes }
+    }
 }
 
 impl States {
     pub(crate) fn new(entries: &[Arc<ContextEntry>]) -> Self {
         Self(vec![EntryState::Unloaded; entries.len()])
     }
-}
 
-impl States {
+    /// Returns the memory of the values that the entries made.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = self.0.iter().map(|state| match state {
+            EntryState::Loaded(loaded) => loaded.bytes,
+            EntryState::Unloaded | EntryState::Absent(_) => 0,
+        });
+        bytes.fold(0, u64::saturating_add)
+    }
+
     /// Returns the states of entries inside a `foreach`, for one element. Values that are known outside are known
     /// inside. `added` are the entries that only the inside has.
     pub(crate) fn within(
@@ -41,8 +67,10 @@ impl States {
         for entry in added {
             let is_index = entry.name.starts_with("elementIndex");
             states.push(match (&entry.loader, is_index) {
-                (Loader::Given, false) => EntryState::Loaded(Arc::clone(element)),
-                (Loader::Given, true) => EntryState::Loaded(Arc::new(index.into())),
+                (Loader::Given, false) => EntryState::Loaded(LoadedValue::new(Arc::clone(element))),
+                (Loader::Given, true) => {
+                    EntryState::Loaded(LoadedValue::new(Arc::new(index.into())))
+                }
                 _ => EntryState::Unloaded,
             });
         }

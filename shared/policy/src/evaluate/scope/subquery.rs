@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anteroom_jmespath::EvalError;
+use anteroom_jmespath::{EvalError, json_memory};
 use anteroom_model::FactError;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use crate::{
         VariableErrorKind,
         context::Loader,
         subquery::{ConditionSide, Subquery, SubqueryArgument},
-        template::{Bound, Prepared, ValueTemplate},
+        template::{Bound, Prepared, Resolve as _, ValueTemplate},
     },
 };
 
@@ -79,13 +79,17 @@ impl Scope<'_> {
             return Ok(None);
         };
         if let Some((side, value)) = side {
-            let value = Arc::unwrap_or_clone(value);
+            let Some(value) = unless_failed(self.parameter(value))? else {
+                return Ok(None);
+            };
             asked.parameters.insert(side.other().to_owned(), value);
         }
         let error = match self.facts.look_up(&subquery.variable, asked) {
             Lookup::Answer(Ok(value)) => return Ok(Some(value)),
             Lookup::Pending => return Err(Interrupt::Pending),
-            Lookup::TooMany | Lookup::Declined | Lookup::LeftOut => return Ok(None),
+            Lookup::TooMany | Lookup::TooLarge | Lookup::Declined | Lookup::LeftOut => {
+                return Ok(None);
+            }
             Lookup::Answer(Err(error)) => error,
         };
         match missing_key(&error).filter(|_| subquery.misses_itself) {
@@ -139,6 +143,12 @@ impl Scope<'_> {
         Ok(Some(asked))
     }
 
+    /// Returns a value as a parameter of a question.
+    fn parameter(&mut self, value: Arc<Value>) -> Result<Value, Interrupt> {
+        self.bind_value(copied_bytes(&value), 0)?;
+        Ok(Arc::unwrap_or_clone(value))
+    }
+
     /// The question that it stands in for.
     fn whole_of(&mut self, subquery: &Subquery) -> Result<Question, Interrupt> {
         let Loader::Fact(fact) = &self.entries[subquery.entry].loader else {
@@ -158,7 +168,8 @@ impl Scope<'_> {
         let null = || Ok(Some(Value::Null));
         if let Some(subquery) = &argument.subquery {
             return match self.ask(prepared, subquery, None) {
-                Ok(value) => Ok(value.map(Arc::unwrap_or_clone)),
+                Ok(Some(value)) => self.parameter(value).map(Some),
+                Ok(None) => Ok(None),
                 Err(Interrupt::Variable(error))
                     if argument.is_forgiven && error.kind == VariableErrorKind::Missing =>
                 {
@@ -167,17 +178,24 @@ impl Scope<'_> {
                 Err(interrupt) => Err(interrupt),
             };
         }
+        let copied = bound.parameters.values().map(copied_bytes);
+        self.bind_value(copied.fold(0, u64::saturating_add), 0)?;
         let own = Bound {
             expression: argument.expression.clone(),
             parameters: bound.parameters.clone(),
         };
         match self.searched(&own, prepared.source())? {
-            Ok(value) => Ok(Some(Arc::unwrap_or_clone(value))),
+            Ok(value) => self.parameter(value).map(Some),
             // A missing key gives null if a `||` forgives the key; a variable without a value is still an error.
             Err(EvalError::MissingKey { .. }) if argument.is_forgiven => null(),
             Err(error) => Err(self.variable_error(prepared.source(), &error).into()),
         }
     }
+}
+
+/// Returns the memory of a value.
+fn copied_bytes(value: &Value) -> u64 {
+    json_memory::copied_bytes(value, u64::MAX).unwrap_or(u64::MAX)
 }
 
 /// Passes waiting on, and makes `None` of a failure, which the expression itself then tells.

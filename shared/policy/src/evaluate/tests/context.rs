@@ -242,3 +242,143 @@ fn variables_that_grow_by_each_other_come_to_an_end() {
     assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED);
     assert!(left < 9_000_000, "copies are charged: {left}");
 }
+
+/// Values that share their parts are small while an expression holds them, and take hundreds of megabytes as JSON. So does
+/// the JSON of many small objects in a text.
+#[test]
+fn a_value_that_takes_much_memory_is_over_the_budget_and_has_no_default() {
+    let times = |count: usize| format!("[{}]", vec!["@"; count].join(","));
+    let shared = format!("{} | {}", times(1_000), times(900));
+    let object = json!({
+        "kind": "Ingress", "metadata": {"name": "a", "namespace": "ns"},
+        "dense": format!("[{}1]", "{\"a\":1},".repeat(150_000)),
+    });
+    let request = create(&object);
+    for expression in [
+        format!("`{{\"a\":1}}` | {shared}"),
+        format!("{{a: request.object.kind == 'q'}} | {shared}"),
+        "parse_json(request.object.dense)".to_owned(),
+    ] {
+        let variable = json!({"jmesPath": expression, "default": "none"});
+        let rule = json!({
+            "context": [{"name": "v", "variable": variable}],
+            "preconditions": {"all": [{"key": "{{ v }}", "operator": "NotEquals", "value": 1}]},
+            "validate": {"message": "no", "deny": {}},
+        });
+        let policy = policy(&rule.to_string());
+        let within = |steps| {
+            let evaluate = || drive_over(&policy, &request, nothing).0.outcome;
+            anteroom_functions::meter::within(steps, evaluate)
+        };
+        // In place, nothing is left, and it is done anew.
+        assert_eq!(within(20_000).1, 0, "{expression:.40}");
+        let (outcome, left) = within(10_000_000);
+        let RuleOutcome::Error(error) = outcome else {
+            panic!("{expression:.40}: {outcome:?}");
+        };
+        assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED, "{expression:.40}");
+        assert!(left > 0, "{expression:.40}");
+    }
+}
+
+/// Lists of 100,000 names, of which each takes some 10 MiB.
+fn names() -> AdmissionRequest {
+    let names: Vec<_> = (0..100_000)
+        .map(|at| format!("web-{at:06}.example.com"))
+        .collect();
+    create(&json!({
+        "kind": "Ingress", "metadata": {"name": "a", "namespace": "ns"}, "spec": {"names": names},
+    }))
+}
+
+#[test]
+fn the_values_of_a_rule_have_a_limit_of_memory_together() {
+    let request = names();
+    let with = |variables: usize| {
+        let names: Vec<_> = (0..variables).map(|at| format!("v{at}")).collect();
+        let variable = |name: &String| json!({"name": name, "variable": {"jmesPath": "request.object.spec.names[]"}});
+        let all: Vec<_> = names.iter().map(|name| format!("length({name})")).collect();
+        let rule = json!({
+            "context": names.iter().map(variable).collect::<Vec<_>>(),
+            "validate": {"message": "no", "deny": {"conditions": {"all": [
+                {"key": format!("{{{{ sum([{}]) }}}}", all.join(", ")), "operator": "Equals",
+                    "value": 100_000 * variables},
+            ]}}},
+        });
+        drive_over(&policy(&rule.to_string()), &request, nothing)
+            .0
+            .outcome
+    };
+    assert_eq!(with(5), fail("no"));
+    let RuleOutcome::Error(error) = with(8) else {
+        panic!()
+    };
+    assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED);
+}
+
+#[test]
+fn the_values_that_an_expression_is_bound_to_have_a_limit_of_memory_together() {
+    let request = names();
+    let with = |copies: usize| {
+        let bound = vec!["{{ names }}"; copies].join(", ");
+        let rule = json!({
+            "context": [{"name": "names", "variable": {"jmesPath": "request.object.spec.names[]"}}],
+            "validate": {"message": "no", "deny": {"conditions": {"all": [
+                {"key": format!("{{{{ length([{bound}]) }}}}"), "operator": "Equals", "value": copies},
+            ]}}},
+        });
+        drive_over(&policy(&rule.to_string()), &request, nothing)
+            .0
+            .outcome
+    };
+    assert_eq!(with(2), fail("no"));
+    let RuleOutcome::Error(error) = with(4) else {
+        panic!()
+    };
+    assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED);
+}
+
+/// Those of 30,000 names are dropped while the rule waits for the ConfigMap, and made again.
+#[test]
+fn a_rule_that_waits_holds_no_large_values_and_comes_to_the_same() {
+    for count in [10, 30_000] {
+        let names: Vec<_> = (0..count).map(|at| format!("name-{at}")).collect();
+        let object = json!({
+            "kind": "Ingress", "metadata": {"name": "a", "namespace": "ns"}, "spec": {"names": names},
+        });
+        let rule = json!({
+            "context": [
+                {"name": "names", "variable": {"jmesPath": "request.object.spec.names[]"}},
+                {"name": "cm", "configMap": {"name": "c", "namespace": "ns"}},
+            ],
+            "preconditions": {"all": [
+                {"key": "{{ length(names) }}", "operator": "Equals", "value": count},
+            ]},
+            "validate": {"message": "no", "deny": {"conditions": {"all": [
+                {"key": "{{ cm.data.a }}", "operator": "AnyIn", "value": "{{ names }}"},
+            ]}}},
+        });
+        let (policy, request) = (policy(&rule.to_string()), create(&object));
+        let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
+        let mut answered = 0;
+        let outcome = loop {
+            let step = evaluation.step();
+            assert!(evaluation.value_bytes() <= WAITING_BYTES_MAX);
+            match step {
+                RuleStep::Done(report) => break report.outcome,
+                RuleStep::Need(facts) => {
+                    for fact in facts {
+                        if fact.is_pushed_down {
+                            evaluation.decline(fact.id);
+                        } else {
+                            answered += 1;
+                            let answer = json!({"data": {"a": "name-7"}, "metadata": {}});
+                            evaluation.supply(fact.id, Ok(answer));
+                        }
+                    }
+                }
+            }
+        };
+        assert_eq!((outcome, answered), (fail("no"), 1), "{count}");
+    }
+}

@@ -22,11 +22,12 @@ pub(crate) use number::Number;
 
 use std::collections::BTreeMap;
 
-use anteroom_functions::values;
-use anteroom_jmespath::{Expression, ParseError};
+use anteroom_functions::{json::parsed_bytes_max, values};
+use anteroom_jmespath::{Expression, ParseError, json_memory};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{Resolve, Template, TemplateProblem, Variable, scan};
+use super::{Resolve, TEXT_BYTES_MAX, Template, TemplateProblem, Variable, scan};
 use crate::ir::{VariableError, VariableErrorKind, cost, subquery::ExpressionId};
 
 /// A prepared expression.
@@ -188,9 +189,9 @@ impl Prepared {
                 self.parsed(text)?
             }
         };
-        let mut parameters = BTreeMap::new();
+        let (mut parameters, mut bytes) = (BTreeMap::new(), 0);
         for Parameter { name, binding } in &self.parameters {
-            parameters.insert(name.clone(), binding.value(resolver)?);
+            parameters.insert(name.clone(), binding.value(resolver, &mut bytes)?);
         }
         Ok(Bound {
             expression,
@@ -273,20 +274,36 @@ impl Piece {
 }
 
 impl Binding {
-    fn value<R: Resolve>(&self, resolver: &mut R) -> Result<Value, R::Interrupt> {
+    /// Returns the value. `bytes` is the memory of the values of all parameters so far.
+    fn value<R: Resolve>(&self, resolver: &mut R, bytes: &mut u64) -> Result<Value, R::Interrupt> {
         match self {
             Self::Value(variable) => {
-                Ok(std::sync::Arc::unwrap_or_clone(variable.resolve(resolver)?))
+                let value = variable.resolve(resolver)?;
+                *bytes = resolver.bind_value(copied_bytes(&value), *bytes)?;
+                Ok(std::sync::Arc::unwrap_or_clone(value))
             }
-            Self::Text(template) => Ok(Value::String(template.text(resolver)?)),
-            Self::Json(pieces) => json(pieces, resolver),
+            Self::Text(template) => {
+                let value = Value::String(template.text(resolver)?);
+                *bytes = resolver.bind_value(copied_bytes(&value), *bytes)?;
+                Ok(value)
+            }
+            Self::Json(pieces) => json(pieces, resolver, bytes),
         }
     }
 }
 
+/// Returns the memory of a value.
+fn copied_bytes(value: &Value) -> u64 {
+    json_memory::copied_bytes(value, u64::MAX).unwrap_or(u64::MAX)
+}
+
 /// A literal is put together of whole JSON values and of the insides of strings. So a value can end neither the
 /// string nor the value that it stands in.
-fn json<R: Resolve>(pieces: &[JsonPiece], resolver: &mut R) -> Result<Value, R::Interrupt> {
+fn json<R: Resolve>(
+    pieces: &[JsonPiece],
+    resolver: &mut R,
+    bytes: &mut u64,
+) -> Result<Value, R::Interrupt> {
     let mut text = String::new();
     let mut last = None;
     for piece in pieces {
@@ -297,11 +314,11 @@ fn json<R: Resolve>(pieces: &[JsonPiece], resolver: &mut R) -> Result<Value, R::
                 in_string,
             } => {
                 let value = variable.resolve(resolver)?;
+                let shown = values::text_within(&value, TEXT_BYTES_MAX);
+                let shown = shown.ok_or_else(|| variable.too_long())?;
                 match (&*value, in_string) {
-                    (_, true) => text.push_str(&inner_json(&values::text(&value))),
-                    (Value::String(string), false)
-                        if serde_json::from_str::<Value>(string).is_err() =>
-                    {
+                    (_, true) => text.push_str(&inner_json(&shown)),
+                    (Value::String(string), false) if !is_json(string) => {
                         return Err(variable
                             .error(format!(
                                 "its value {} stands in a JSON literal and is not JSON",
@@ -309,13 +326,14 @@ fn json<R: Resolve>(pieces: &[JsonPiece], resolver: &mut R) -> Result<Value, R::
                             ))
                             .into());
                     }
-                    (value, false) => text.push_str(&values::text(value)),
+                    (_, false) => text.push_str(&shown),
                 }
                 super::check_length(&text, variable)?;
                 last = Some(variable);
             }
         }
     }
+    *bytes = resolver.bind_value(parsed_bytes_max(text.as_bytes()), *bytes)?;
     serde_json::from_str(&text).map_err(|error| {
         let message = format!("the JSON literal around it: {error}");
         match last {
@@ -328,6 +346,11 @@ fn json<R: Resolve>(pieces: &[JsonPiece], resolver: &mut R) -> Result<Value, R::
             .into(),
         }
     })
+}
+
+/// Returns whether a text is JSON. Nothing of it is kept.
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// A string as it stands in JSON, without the quotes.

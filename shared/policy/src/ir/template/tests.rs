@@ -33,6 +33,10 @@ impl Resolve for Document {
         Ok(())
     }
 
+    fn bind_value(&mut self, bytes: u64, beside: u64) -> Result<u64, VariableError> {
+        Ok(beside + bytes)
+    }
+
     fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, VariableError> {
         let text = bound.expression.as_str().to_owned();
         self.searched.push((text, bound.parameters.clone()));
