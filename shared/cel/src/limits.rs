@@ -14,7 +14,7 @@ pub const STEPS_MAX: u64 = 2_000_000;
 pub const BUILT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Memory of all JSON documents that one evaluation makes of values, by the figures of `json_memory` in the crate for
-/// JMESPath: what it asks for, patches, its result. A text that is parsed may take as much on the way.
+/// JMESPath: parameters of facts, patches, the result. A text that is parsed may take as much on the way.
 pub const JSON_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// The greatest nesting depth of lists and maps when a value is converted to or from JSON.

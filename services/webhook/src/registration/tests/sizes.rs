@@ -279,7 +279,7 @@ fn policies_that_name_some_versions_share_no_webhook_with_others_that_name_other
         ("0004", "fail-10"),
         ("0005", &*v1),
         ("0006", &*v1beta1),
-        // It names no version that is served, so nothing is converted for it.
+        // No named version is served, so the API server converts nothing.
         ("0007", "fail-10"),
     ] {
         assert_eq!(of(policy), [expected], "{policy}");
