@@ -218,7 +218,7 @@ impl Task {
         if stood >= STANDSTILL_MIN {
             tracing::info!(
                 seconds = stood.as_secs(),
-                "process or machine stood still: views are as much older, until their watchers are heard again"
+                "process or machine stood still, or was busy: views are as much older, until their watchers are heard again"
             );
             self.machine.woke(now);
         }

@@ -59,8 +59,8 @@ pub const BEAT_VIEWS_MAX: usize = 500;
 /// after half of it; its writes are fenced, so that too early is harmless.
 pub const BEAT_SILENCE_MAX_MS: u64 = 5_000;
 
-/// For this long after a machine was suspended or a process was stopped, beats and events that arrive there are no news: they
-/// may have been sent before. It is twice the interval of beats.
+/// For this long after a machine was suspended, beats and events that arrive there are no news: they may have been sent
+/// before. So it is with beats that arrive at a process that was stopped. It is twice the interval of beats.
 pub const SUSPEND_SETTLE_MS: u64 = 1_000;
 
 /// The distance by which a beat may run ahead of what a reader has applied before the reader re-reads.

@@ -78,12 +78,13 @@ impl<K: Ord + Clone> JobsUnderWay<K> {
         }
     }
 
-    /// Returns whether the key has several jobs, and more than an equal part of the places. The equal part is one of as
-    /// many as there are keys, and one for the next key.
+    /// Returns whether there are more jobs than places, and the key has several, and more than an equal part of the places. The
+    /// equal part is one of as many as there are keys, and one for the next key.
     fn is_over_part(&self, jobs: &Jobs<K>, key: &K) -> bool {
         let parts = jobs.by_key.len() as u64 + 1;
         let count = jobs.by_key.get(key).map_or(0, KeyJobs::count);
-        count > 1 && count > self.places / parts
+        let all = || -> u64 { jobs.by_key.values().map(KeyJobs::count).sum() };
+        count > 1 && count > self.places / parts && all() > self.places
     }
 }
 
@@ -154,9 +155,9 @@ mod tests {
         for (places, keys, jobs_max) in [
             (0, 1, 1),
             (1, 1, 1),
-            (4, 1, 2),
-            (16, 1, 8),
-            (16, 3, 4),
+            (4, 1, 4),
+            (16, 1, 16),
+            (16, 9, 8),
             (16, 30, 1),
         ] {
             let all = JobsUnderWay::new(places);

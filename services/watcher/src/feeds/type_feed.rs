@@ -227,7 +227,10 @@ impl TypeFeed {
             Some((stubs, are_watched))
         });
         if let Some((stubs, are_watched)) = single {
-            self.stub_reads = stubs.into();
+            let waiting = &mut self.stub_reads;
+            let new = stubs.into_iter().filter(|stub| !waiting.contains(stub));
+            let new: Vec<_> = new.collect();
+            waiting.extend(new);
             self.dirty |= !are_watched;
         }
     }

@@ -21,6 +21,7 @@
 //! by a second webhook, for their namespaces: the index finds them. The first webhook goes on listing what these policies name
 //! in some versions alone.
 
+mod resources;
 mod united;
 mod versions;
 
@@ -31,8 +32,9 @@ use anteroom_engine::{
     policies::{CompiledPolicy, PolicySet, WebhookClass},
 };
 use anteroom_model::ObjectKey;
-use anteroom_policy::{KindPattern, Operation, POD_SUBRESOURCES, Phase, RegisteredKinds};
+use anteroom_policy::{Operation, Phase};
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
+use resources::{everything, operations, without_covered};
 use united::shared;
 use versions::{Convertible, Versions};
 
@@ -63,8 +65,10 @@ pub(super) struct ObjectWebhook {
     pub(super) operations: Operations,
     /// The policies name too many resources to be listed: the webhook is called for all of them.
     is_for_all_resources: bool,
-    /// What its policies name in some versions alone.
+    /// What its first policy names in some versions alone.
     versions: Versions,
+    /// The number among the webhooks that would have one name, from 1 on.
+    ordinal: usize,
     /// The policies that it is called for.
     pub(super) policies: Vec<ObjectKey>,
 }
@@ -120,7 +124,8 @@ impl Detail {
 impl ObjectWebhook {
     /// Names it among the webhooks of its configuration: `fail-10`, or `fail.NAMESPACE` after the first of its
     /// namespaces; `fail-all` and `fail-all.NAMESPACE` if it lists no resources. Eight digits stand for versions that
-    /// its policies name, as in `fail-10-0123abcd` and `fail-0123abcd.NAMESPACE`.
+    /// its policies name, as in `fail-10-0123abcd` and `fail-0123abcd.NAMESPACE`. The API server refuses a configuration
+    /// in which two webhooks have one name, so the second ends with `-2`, before its namespace.
     pub(super) fn name(&self) -> String {
         let action = action(self.class.ignore);
         let seconds = self.class.timeout_seconds;
@@ -130,9 +135,13 @@ impl ObjectWebhook {
             (false, None) => format!("-{seconds}{}", self.versions.suffix()),
             (false, Some(_)) => self.versions.suffix(),
         };
+        let ordinal = match self.ordinal {
+            1 => String::new(),
+            ordinal => format!("-{ordinal}"),
+        };
         match namespace {
-            Some(namespace) => format!("{action}{which}.{namespace}"),
-            None => format!("{action}{which}"),
+            Some(namespace) => format!("{action}{which}{ordinal}.{namespace}"),
+            None => format!("{action}{which}{ordinal}"),
         }
     }
 
@@ -188,7 +197,6 @@ impl ObjectWebhook {
             own.extend(others);
         }
         unite(&mut self.operations, other.operations);
-        self.versions.extend(other.versions);
         self.policies.extend(other.policies);
     }
 }
@@ -219,15 +227,16 @@ pub(super) fn webhooks(
     let (of_cluster, of_namespaces): (Vec<&ObjectWebhook>, Vec<_>) = of_policies
         .iter()
         .partition(|webhook| webhook.namespaces.is_none());
+    let convertible = Convertible::of(kinds);
     let mut is_by_timeout = detail.is_by_timeout;
-    let mut cluster = of_the_cluster(&of_cluster, is_by_timeout, kinds);
+    let mut cluster = of_the_cluster(&of_cluster, is_by_timeout, &convertible);
     if is_by_timeout && cluster.rules_bytes() > CLUSTER_RULES_BYTES_MAX {
         is_by_timeout = false;
-        cluster = of_the_cluster(&of_cluster, is_by_timeout, kinds);
+        cluster = of_the_cluster(&of_cluster, is_by_timeout, &convertible);
     }
     let last = cluster.last_key();
     let may_share = |key: &ClusterKey| phase == Phase::Validation || last.as_ref() == Some(key);
-    let mut by_namespace = Webhooks::default();
+    let mut alone = Vec::new();
     for called in of_namespaces {
         let namespace = called.namespaces.iter().flatten().next();
         let namespace = namespace.map_or("", String::as_str);
@@ -241,35 +250,83 @@ pub(super) fn webhooks(
             {
                 webhook.policies.extend(called.policies.iter().cloned());
             }
-            _ => {
-                let key = (called.class.ignore, namespace, called.versions.clone());
-                let key = by_namespace.key_or_last(key, |one| (one.0, one.1), |one| &one.2);
-                by_namespace.add(key, called.clone(), NAMESPACE_RULES_BYTES_MAX, kinds);
-            }
+            _ => alone.push((namespace, called)),
         }
     }
     let mut of_cluster: Vec<_> = cluster.into_values().collect();
     of_cluster.sort_by_key(|webhook| webhook.class.ignore);
-    let shared = shared(by_namespace, detail.namespaced_max, kinds);
-    of_cluster.into_iter().chain(shared).collect()
+    let mut by_namespace = of_the_namespaces(&alone, true, &convertible);
+    if by_namespace.len() > detail.namespaced_max {
+        // Each namespace gives up what concerns its own policies alone, before it shares a webhook with others.
+        by_namespace = of_the_namespaces(&alone, false, &convertible);
+    }
+    let shared = shared(by_namespace, detail.namespaced_max, &convertible);
+    let mut all: Vec<_> = of_cluster.into_iter().chain(shared).collect();
+    number(&mut all);
+    all
+}
+
+/// Numbers the webhooks that would have one name.
+pub(super) fn number(webhooks: &mut [ObjectWebhook]) {
+    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    for webhook in webhooks {
+        let ordinal = taken.entry(webhook.name()).or_default();
+        *ordinal += 1;
+        webhook.ordinal = *ordinal;
+    }
+}
+
+/// The policies of a namespace that share a webhook, by their failure policy.
+type NamespaceKey<'n> = (bool, &'n str, Versions);
+
+/// The webhooks of namespaces alone, apart by the versions that they name or not.
+fn of_the_namespaces<'n>(
+    policies: &[(&'n str, &ObjectWebhook)],
+    is_by_version: bool,
+    convertible: &Convertible,
+) -> Webhooks<NamespaceKey<'n>> {
+    let mut by_namespace = Webhooks::default();
+    for (namespace, called) in policies {
+        let versions = match is_by_version {
+            true => called.versions.clone(),
+            false => Versions::default(),
+        };
+        let key = (called.class.ignore, *namespace, versions);
+        let key = by_namespace.key_or_last(key, |one| (one.0, one.1), |one| &one.2);
+        let webhook = ObjectWebhook {
+            versions: key.2.clone(),
+            ..(*called).clone()
+        };
+        by_namespace.add(key, webhook, NAMESPACE_RULES_BYTES_MAX, convertible);
+    }
+    by_namespace
 }
 
 /// The webhooks of cluster-wide policies.
 fn of_the_cluster(
     of_policies: &[&ObjectWebhook],
     is_by_timeout: bool,
-    kinds: &Kinds,
+    convertible: &Convertible,
 ) -> Webhooks<ClusterKey> {
-    let rules_bytes_max = match is_by_timeout {
-        true => usize::MAX,
-        // There is one for each failure policy.
-        false => CLUSTER_RULES_BYTES_MAX / 2,
-    };
     let mut cluster = Webhooks::default();
     for called in of_policies {
         let key = cluster_key(called, is_by_timeout);
         let key = cluster.key_or_last(key, |one| one.0, |one| &one.1);
-        cluster.add(key, (*called).clone(), rules_bytes_max, kinds);
+        let rules_bytes_max = match is_by_timeout {
+            true => usize::MAX,
+            false => {
+                // Those of one failure policy share the half.
+                let others = cluster.listed.iter();
+                let others = others.filter(|(other, _)| **other != key && other.0 == key.0);
+                let bytes: usize = others.map(|(_, webhook)| webhook.rules_bytes()).sum();
+                (CLUSTER_RULES_BYTES_MAX / 2).saturating_sub(bytes)
+            }
+        };
+        let webhook = ObjectWebhook {
+            versions: key.1.clone(),
+            ..(*called).clone()
+        };
+        cluster.add(key, webhook, rules_bytes_max, convertible);
     }
     cluster
 }
@@ -336,12 +393,18 @@ impl<K: Ord + Clone> Webhooks<K> {
     }
 
     /// Adds a webhook to the one of the key, whose rules have at most so many bytes.
-    fn add(&mut self, key: K, webhook: ObjectWebhook, rules_bytes_max: usize, kinds: &Kinds) {
+    fn add(
+        &mut self,
+        key: K,
+        webhook: ObjectWebhook,
+        rules_bytes_max: usize,
+        convertible: &Convertible,
+    ) {
         if fits(self.listed.get(&key), &webhook, rules_bytes_max) {
             return add(&mut self.listed, key, webhook);
         }
         let in_part = ObjectWebhook {
-            operations: Convertible::of(kinds).named_in_part(&webhook.operations),
+            operations: convertible.named_in_part(&webhook.operations),
             ..webhook.clone()
         };
         add(&mut self.listed, key, in_part);
@@ -355,6 +418,10 @@ impl<K: Ord + Clone> Webhooks<K> {
 
     fn rules_bytes(&self) -> usize {
         self.listed.values().map(ObjectWebhook::rules_bytes).sum()
+    }
+
+    fn len(&self) -> usize {
+        self.listed.len() + self.of_all_resources.len()
     }
 
     fn into_values(self) -> impl Iterator<Item = ObjectWebhook> {
@@ -413,6 +480,7 @@ fn of_policy(
         namespaces: namespace.map(|namespace| [namespace].into()),
         versions: convertible.versions(&operations),
         operations,
+        ordinal: 1,
         is_for_all_resources: false,
         policies: vec![entry.key.clone()],
     }
@@ -436,108 +504,5 @@ fn covers(all: &Operations, some: &Operations) -> bool {
 fn unite(operations: &mut Operations, others: Operations) {
     for (name, of) in others {
         operations.entry(name).or_default().extend(of);
-    }
-}
-
-fn operations(registered: &[RegisteredKinds], kinds: &Kinds) -> Operations {
-    let mut operations_of = Operations::new();
-    for one in registered {
-        for pattern in &one.kinds {
-            for resource in resources(pattern, kinds) {
-                operations_of
-                    .entry(resource)
-                    .or_default()
-                    .extend(&one.operations);
-            }
-        }
-    }
-    operations_of
-}
-
-/// Leaves out what a wildcard covers: the API server refuses a rule that names both.
-fn without_covered(resources: &[String]) -> Vec<String> {
-    let has = |name: &str| resources.iter().any(|resource| resource == name);
-    let is_covered = |resource: &str| match resource.split_once('/') {
-        _ if resource == "*/*" => false,
-        _ if has("*/*") => true,
-        None => resource != "*" && has("*"),
-        Some((plural, subresource)) => {
-            (subresource != "*" && has(&format!("{plural}/*")))
-                || (plural != "*" && has(&format!("*/{subresource}")))
-        }
-    };
-    let kept = resources.iter().filter(|resource| !is_covered(resource));
-    kept.cloned().collect()
-}
-
-/// The resources of a pattern, as a webhook configuration names them. A plural stays as the policy writes it,
-/// and a pattern for everything stays one for everything, kinds to come included. Others become the kinds that
-/// are served now, or may be soon.
-fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
-    if let Some(resource) = &pattern.resource {
-        return as_written(pattern, &resource.plural).into_iter().collect();
-    }
-    let parts = [&*pattern.group, &pattern.version, &pattern.kind];
-    match (parts, &*pattern.subresource) {
-        // In the API server `*` excludes subresources; in a policy it includes some of Pods.
-        (["*", "*", "*"], "") => {
-            let of_pods = POD_SUBRESOURCES.map(|name| everything(&format!("pods/{name}")));
-            std::iter::once(everything("*")).chain(of_pods).collect()
-        }
-        (["*", "*", "*"], "*") => vec![everything("*/*")],
-        _ => match kinds.covered_by(pattern) {
-            covered if covered.is_empty() => to_come(pattern, kinds),
-            covered => covered,
-        },
-    }
-}
-
-/// The resource that a policy names by its plural. `None` for one that the API server would refuse, and all of the
-/// configuration with it.
-fn as_written(pattern: &KindPattern, plural: &str) -> Option<ResourceName> {
-    let resource = match &*pattern.subresource {
-        "" => plural.to_owned(),
-        subresource => format!("{plural}/{subresource}"),
-    };
-    let is_whole = !pattern.version.is_empty() && !plural.is_empty();
-    is_whole.then(|| ResourceName {
-        group: pattern.group.clone(),
-        version: pattern.version.clone(),
-        resource,
-    })
-}
-
-/// Returns the resources of a kind that is not served in the version of the pattern, and may be at any moment: before the kinds
-/// were read again, requests come for it already. Where it is served in another version, its plural is known. Otherwise
-/// that is all of its group: the webhook finds the policies by kind. None where the policy names no group then, or none
-/// that a definition may have: such a group has a dot.
-fn to_come(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
-    let may_be_defined = pattern.group.contains('.') && !pattern.group.contains(['*', '?']);
-    let of_any_version = KindPattern {
-        version: "*".to_owned(),
-        ..pattern.clone()
-    };
-    let mut in_others = kinds.covered_by(&of_any_version);
-    if !in_others.is_empty() {
-        in_others.retain(|_| !pattern.version.contains(['*', '?']));
-        for name in &mut in_others {
-            name.version.clone_from(&pattern.version);
-        }
-        return in_others;
-    }
-    let are_read = !kinds.records().is_empty();
-    let all_of_group = (may_be_defined && are_read).then(|| ResourceName {
-        group: pattern.group.clone(),
-        version: "*".to_owned(),
-        resource: "*/*".to_owned(),
-    });
-    all_of_group.into_iter().collect()
-}
-
-fn everything(resource: &str) -> ResourceName {
-    ResourceName {
-        group: "*".to_owned(),
-        version: "*".to_owned(),
-        resource: resource.to_owned(),
     }
 }

@@ -31,6 +31,9 @@ use crate::drain::Drain;
 /// The wait after a connection could not be accepted, as where the process has too many open files.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
+/// Connections that are accepted after the drain, since they waited for that. With more, somebody floods the listener.
+const LATE_CONNECTIONS_MAX: usize = 128;
+
 /// Limit for answering the reviews that were received, once the webhook has drained.
 const FINISH_MAX: Duration = Duration::from_secs(15);
 
@@ -43,11 +46,13 @@ pub(super) async fn serve(
 ) {
     let http = Arc::new(http());
     let mut connections = JoinSet::new();
-    loop {
+    let mut late = 0;
+    while late < LATE_CONNECTIONS_MAX {
         tokio::select! {
             biased;
             Some(_) = connections.join_next() => {}
             stream = accept(&listener) => {
+                late += usize::from(drain.stop().is_triggered());
                 let (acceptor, endpoint) = (acceptor.clone(), endpoint.clone());
                 let (http, drain) = (Arc::clone(&http), drain.clone());
                 connections.spawn(connection(stream, acceptor, endpoint, http, drain));

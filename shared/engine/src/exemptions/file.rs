@@ -15,6 +15,15 @@ use super::{ExemptionRules, Exemptions};
 /// The name of the check that says why the file cannot be used.
 const CHECK: &str = "exemptions";
 
+/// The variables of options that the file has replaced, with the keys in the file. One that was left would exempt other
+/// requests than it says.
+const REPLACED: [(&str, &str); 4] = [
+    ("ANTEROOM_RESOURCE_FILTERS", "resourceFilters"),
+    ("ANTEROOM_EXEMPT_GROUPS", "excludeGroups"),
+    ("ANTEROOM_EXEMPT_USERS", "excludeUsernames"),
+    ("ANTEROOM_EXEMPT_NAMESPACES", "exemptNamespaces"),
+];
+
 /// The bytes of the file.
 pub const EXEMPTIONS_BYTES_MAX: u64 = 64 * 1024;
 
@@ -46,7 +55,7 @@ impl ExemptionArgs {
     /// never goes on while the file is no longer followed. The work begins once a good file was read.
     ///
     /// # Errors
-    /// Those of the work.
+    /// Those of the work, and a variable of an option that the file has replaced.
     pub async fn following<F>(
         &self,
         service: &Service,
@@ -55,6 +64,15 @@ impl ExemptionArgs {
     where
         F: Future<Output = anyhow::Result<()>>,
     {
+        let left = REPLACED
+            .iter()
+            .find(|(name, _)| std::env::var_os(name).is_some());
+        if let Some((name, key)) = left {
+            anyhow::bail!(
+                "{}: {name} has no effect any more: write `{key}` into the file of --exemptions-file, and remove the variable",
+                ErrorCode::CONFIG_INVALID
+            );
+        }
         let Some(path) = &self.exemptions_file else {
             return work(Exemptions::default()).await;
         };

@@ -10,6 +10,10 @@ impl Machine {
     /// The process stood still, perhaps with its machine, and runs again since `now`.
     pub(crate) fn woke(&mut self, now: Moment) {
         self.woke = Some(now);
+        // What was late before would seem late by as long as the process stood still.
+        self.ahead = self.ahead.map(|(position, _)| (position, now));
+        self.progress = self.progress.map(|_| now);
+        self.earlier.clear();
     }
 
     /// A group's writer says that it lives.

@@ -128,7 +128,7 @@ async fn story(world: &mut World, stopped_for: Duration) -> anyhow::Result<()> {
             Box::pin(standstill.of_replica(world)).await
         })
         .await?;
-    let lost_max = stopped_for.as_secs() / SECONDS_PER_LOSS;
+    let lost_max = stopped_for.as_secs().div_ceil(SECONDS_PER_LOSS);
     lost_at_most(what, &report, lost_max, &["AR204"])?;
     let what = "one of two webhooks stopped";
     let report = faults

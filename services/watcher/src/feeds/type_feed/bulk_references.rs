@@ -53,7 +53,7 @@ impl TypeFeed {
         if hub.references.handle.is_none() {
             return AssignOutcome::ByPlan;
         }
-        let mut joining = read_stubs(&mut hub, &mut self.stub_reads);
+        let mut joining = Vec::new();
         let outcome = loop {
             let Some(object) = hub.references.fresh.front().cloned() else {
                 break AssignOutcome::All;
@@ -77,6 +77,8 @@ impl TypeFeed {
                 }
             }
         };
+        // Nobody waits for these as for a new reference.
+        joining.extend(read_stubs(&mut hub, &mut self.stub_reads));
         self.record_metrics(&hub);
         self.watch_context(tools, planned).join(joining, tasks);
         match outcome {

@@ -330,7 +330,6 @@ impl LiveReader {
         let (claim, asked) = (ReadClaim::of(request, deadline), Instant::now());
         // Of an image, metadata is kept for a while anyway.
         let is_call = matches!(allowed.target, ReadTarget::Call(_));
-        let is_too_early = |fetched: &Fetch| is_call && fetched.begun < asked;
         // Admission does not wait in a scan's queue, nor one namespace in another's, though both read the same.
         let key = allowed
             .key()
@@ -346,11 +345,16 @@ impl LiveReader {
                 self.tools.metrics.shared();
             }
             let of_shared = shared.begun;
-            match shared.result().await.unwrap_or_else(|| Err(ended())) {
+            let result = shared.result().await.unwrap_or_else(|| Err(ended()));
+            let reads_again = match &result {
                 // The first reader of a shared read had less time.
-                Err(FactError::LiveReadBusy { .. }) if is_shared && Instant::now() < deadline => {}
-                Ok(fetched) if is_shared && is_too_early(&fetched) && Instant::now() < deadline => {
-                }
+                Err(FactError::LiveReadBusy { .. }) => true,
+                // Also an error: an object that was not found may be there since.
+                Err(_) => is_call && of_shared < asked,
+                Ok(fetched) => is_call && fetched.begun < asked,
+            };
+            match result {
+                _ if is_shared && reads_again && Instant::now() < deadline => {}
                 fetched => {
                     let mut fetched = fetched?;
                     fetched.begun = fetched.begun.min(of_shared);

@@ -156,10 +156,8 @@ pub(super) struct Machine {
     /// The newest version that was ever heard of.
     newest: ResourceVersion,
     page_limit: u32,
-    /// The most objects of a page that is not too large to be read at once.
-    page_limit_max: u32,
-    /// A page of the list was slow.
-    is_slow: bool,
+    /// A page of the list was slow, or too large to be read at once.
+    has_shrunk: bool,
     /// The last watch was refused: there is a list once one is open. A list before that is announced
     /// only then, or the view would flap between synced and failed.
     watch_refused: bool,
@@ -180,8 +178,7 @@ impl Machine {
             backoff: Backoff::new(BACKOFF_BASE_MS, BACKOFF_MAX_MS),
             newest,
             page_limit: PAGE_OBJECTS_MAX,
-            page_limit_max: PAGE_OBJECTS_MAX,
-            is_slow: false,
+            has_shrunk: false,
             watch_refused: false,
             unannounced: None,
         }
@@ -306,8 +303,9 @@ impl Machine {
             };
             return effects;
         }
-        if !std::mem::take(&mut self.is_slow) {
-            self.page_limit = self.page_limit_max.min(self.page_limit * 2);
+        if !std::mem::take(&mut self.has_shrunk) {
+            // What was large or slow may be gone. If it is not, one page of the next list is asked for in vain.
+            self.page_limit = PAGE_OBJECTS_MAX.min(self.page_limit * 2);
         }
         self.newest = version.clone();
         self.phase = Phase::Watch {
@@ -357,11 +355,9 @@ impl Machine {
             }
             Fault::TooLarge { .. } if listing && self.page_limit > 1 => {
                 self.make_pages_smaller(fault);
-                self.page_limit_max = self.page_limit;
                 Vec::new()
             }
             Fault::Slow { .. } if listing => {
-                self.is_slow = true;
                 self.make_pages_smaller(fault);
                 self.wait = Some(self.backoff.next(random));
                 vec![ReflectorEffect::Troubled(failure)]
@@ -385,11 +381,12 @@ impl Machine {
     }
 
     fn make_pages_smaller(&mut self, fault: &Fault) {
+        self.has_shrunk = true;
         self.page_limit = smaller_page(fault, self.page_limit).unwrap_or(self.page_limit);
     }
 
     fn relist(&mut self) {
-        self.is_slow = false;
+        self.has_shrunk = false;
         self.unannounced = None;
         self.phase = Phase::List {
             token: None,

@@ -34,17 +34,21 @@ pub(crate) async fn probe(api: &ApiServer, collection: &Collection) -> Result<()
 /// Returns the version of the collection's state; `None`: a page was not wanted.
 ///
 /// # Errors
-/// The API server refuses, or does not answer; nothing but a smaller page is tried again.
+/// The API server refuses, or does not answer. Nothing but a smaller page is tried again, where a page may have several
+/// objects.
 pub(crate) async fn once<F: Future<Output = bool>>(
     api: &ApiServer,
     collection: &Collection,
     mut take: impl FnMut(Vec<RawObject>) -> F,
 ) -> Result<Option<ResourceVersion>, Fault> {
     let (mut token, mut limit) = (None, machine::PAGE_OBJECTS_MAX);
+    let mut selectors = collection.field_selector.split(',');
+    let is_of_one = selectors.any(|selector| selector.starts_with("metadata.name="));
     loop {
         let path = paths::list(collection, token.as_deref(), limit);
         let gvr = collection.gvr.clone();
         let (page, _place) = match fetch(api.clone(), gvr, path, JSON).await {
+            Err(fault) if is_of_one => return Err(fault),
             Err(fault) => {
                 limit = machine::smaller_page(&fault, limit).ok_or(fault)?;
                 continue;

@@ -286,33 +286,28 @@ fn policies_that_name_some_versions_share_no_webhook_with_others_that_name_other
     }
 }
 
-/// So many sets of versions have a webhook of their own.
+/// The API server refuses a configuration in which two webhooks have one name. Tenants choose what names are made of.
 #[test]
-fn policies_share_the_last_webhook_where_they_name_very_many_sets_of_versions() {
-    let of = |operation: &str, version: &str| {
-        json!({
-            "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy", "metadata": { "name": "p" },
-            "spec": {
-                "matchConstraints": { "resourceRules": [{
-                    "apiGroups": ["networking.k8s.io"], "apiVersions": [version],
-                    "operations": [operation], "resources": ["ingresses"],
-                }] },
-                "validations": [{ "expression": "true" }],
-            },
-        })
-    };
-    let policies = [
-        of("CREATE", "v1"),
-        of("UPDATE", "v1"),
-        of("CREATE", "v1beta1"),
-    ];
-    let made = made(&set_of_all(&policies));
-    let of_objects = made.webhooks.iter();
-    let of_objects = of_objects.filter(|webhook| webhook.name.starts_with("fail-10"));
+fn webhooks_that_would_have_one_name_are_numbered() {
+    let of = |namespace: &str, failure: &str| naming(namespace, &["Pod".to_owned()], failure, 10);
+    let set = set_of_all(&[of("", "Fail"), of("a", "Fail"), of("a", "Ignore")]);
+    let alone = || webhooks::of_policies(Phase::Validation, &set, &testing::kinds());
+    let mut all: Vec<_> = alone().into_iter().chain(alone()).chain(alone()).collect();
+    webhooks::number(&mut all);
+    let names: Vec<_> = all.iter().map(webhooks::ObjectWebhook::name).collect();
     assert_eq!(
-        of_objects.count(),
-        2,
-        "by versions, whatever the operations"
+        names,
+        [
+            "fail-10",
+            "fail.a",
+            "ignore.a",
+            "fail-10-2",
+            "fail-2.a",
+            "ignore-2.a",
+            "fail-10-3",
+            "fail-3.a",
+            "ignore-3.a",
+        ]
     );
 }
 
@@ -382,7 +377,9 @@ proptest! {
             1..40,
         ),
     ) {
-        let served = ["Pod", "Service", "*", "*/*", "networking.k8s.io/v1/Ingress", "Ing*"];
+        let served = [
+            "Pod", "Service", "*", "*/*", "networking.k8s.io/v1/Ingress", "networking.k8s.io/v1beta1/Ingress", "Ing*",
+        ];
         let policies: Vec<_> = policies
             .iter()
             .map(|(namespace, first, count, fails, seconds, kind)| {
@@ -394,6 +391,8 @@ proptest! {
             .collect();
         let set = set_of_all(&policies);
         let made = made(&set);
+        let names: std::collections::BTreeSet<_> = made.webhooks.iter().map(|one| &one.name).collect();
+        prop_assert_eq!(names.len(), made.webhooks.len());
         for alone in webhooks::of_policies(Phase::Validation, &set, &testing::kinds()) {
             let key = &alone.policies[0];
             let assigned: Vec<_> = made.assignment.policies().into_iter()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anteroom_engine::{kinds::Kinds, policies::WebhookClass};
+use anteroom_engine::policies::WebhookClass;
 
 use super::{
     ObjectWebhook, Operations, Webhooks, add,
@@ -20,7 +20,7 @@ const SHARED_RULES_BYTES_MAX: usize = 64 * 1024;
 pub(super) fn shared(
     mut webhooks: Webhooks<(bool, &str, Versions)>,
     max: usize,
-    kinds: &Kinds,
+    convertible: &Convertible,
 ) -> impl Iterator<Item = ObjectWebhook> + use<> {
     let mut alike: BTreeMap<(WebhookClass, Operations), ObjectWebhook> = BTreeMap::new();
     for webhook in std::mem::take(&mut webhooks.listed).into_values() {
@@ -37,7 +37,7 @@ pub(super) fn shared(
         // Webhooks with few resources stay separate.
         kept.sort_by_key(|webhook| webhook.operations.len());
         let remaining = kept.split_off(max.saturating_sub(2 * (united_max + 1)));
-        unite_by_version(&mut beyond, remaining, united_max, kinds);
+        unite_by_version(&mut beyond, remaining, united_max, convertible);
     }
     kept.extend(beyond.into_values());
     kept.sort_by_cached_key(|webhook| (webhook.class.ignore, webhook.name()));
@@ -49,9 +49,8 @@ fn unite_by_version(
     united: &mut Webhooks<(bool, Operations)>,
     webhooks: Vec<ObjectWebhook>,
     max: usize,
-    kinds: &Kinds,
+    convertible: &Convertible,
 ) {
-    let convertible = Convertible::of(kinds);
     for webhook in webhooks {
         let ignore = webhook.class.ignore;
         let mut by_version = webhook.operations.clone();
@@ -61,6 +60,6 @@ fn unite_by_version(
         if !united.listed.contains_key(&key) && of_same_action.clone().count() == max {
             key = of_same_action.next_back().cloned().unwrap_or(key);
         }
-        united.add(key, webhook, SHARED_RULES_BYTES_MAX, kinds);
+        united.add(key, webhook, SHARED_RULES_BYTES_MAX, convertible);
     }
 }

@@ -17,10 +17,6 @@ impl Versions {
         self.0.is_empty()
     }
 
-    pub(super) fn extend(&mut self, others: Self) {
-        self.0.extend(others.0);
-    }
-
     /// Returns the part of a webhook's name that stands for them; of none, nothing.
     pub(super) fn suffix(&self) -> String {
         if self.is_empty() {
