@@ -13,7 +13,10 @@ use std::sync::Arc;
 use anteroom_bus::Call;
 use anteroom_mirror::ViewHandle;
 use anteroom_model::FactError;
-use anteroom_runtime::{age_clock::BootInstant, under_way::JobsUnderWay};
+use anteroom_runtime::{
+    age_clock::BootInstant,
+    under_way::{JobsUnderWay, RequestUnderWay},
+};
 use anteroom_seal::{Answering, AskedOf, Keys, is_question};
 use anteroom_wire::{
     WireError,
@@ -155,14 +158,22 @@ impl Answerer {
         deadline: Deadline,
     ) -> QueryOutcome {
         deadline.check()?;
-        self.meet_demand(view, &request, memory, deadline).await?;
         let beneficiary = request.beneficiary();
-        let is_of_namespace = beneficiary.is_of_namespace();
-        let running = self.reviews.begin(beneficiary.clone(), request.review);
+        let review = request.admission_review();
+        let review = review.filter(|_| beneficiary.is_of_namespace());
+        let running = review.map(|review| self.reviews.begin(beneficiary.clone(), review));
+        let is_over_part = || running.as_ref().is_some_and(RequestUnderWay::is_over_part);
+        let met = self.meet_demand(view, &request, memory, deadline).await;
+        met.map_err(|error| match error {
+            FactError::Busy { limit, over_part } => FactError::Busy {
+                limit,
+                over_part: over_part && is_over_part(),
+            },
+            error => error,
+        })?;
         let outcome = self
             .evaluated(view, request, beneficiary, memory, deadline)
             .await;
-        let is_over_part = || is_of_namespace && running.is_over_part();
         told_of_part(outcome, &is_over_part)
     }
 

@@ -399,6 +399,11 @@ async fn judge_conditions(
 ) -> Vec<Option<Conditions>> {
     let mut judged = Vec::with_capacity(entries.len());
     for entry in entries {
+        // Of a large request, what is evaluated waits for a place.
+        if !entry.outcome.as_ref().is_ok_and(Policy::has_conditions) {
+            judged.push(Some(Conditions::Met));
+            continue;
+        }
         let judging = work.run_for(entry.scope(), || conditions(entry, request));
         let of_policy = judging.await;
         judged.push(of_policy.filter(|_| !work.is_over()));

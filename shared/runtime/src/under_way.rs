@@ -6,9 +6,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// The number of a job that is not known. Each request with this number counts as a job of its own.
-const UNKNOWN: u64 = 0;
-
 /// The jobs under way.
 #[derive(Debug)]
 pub struct JobsUnderWay<K: Ord + Clone> {
@@ -57,7 +54,7 @@ impl<K: Ord + Clone> JobsUnderWay<K> {
         })
     }
 
-    /// Begins a request of this job. Zero: the job is not known.
+    /// Begins a request of this job.
     pub fn begin(self: &Arc<Self>, key: K, job: u64) -> RequestUnderWay<K> {
         let mut jobs = self.jobs.lock();
         jobs.begun += 1;
@@ -90,21 +87,18 @@ impl<K: Ord + Clone> JobsUnderWay<K> {
 
 impl KeyJobs {
     fn count(&self) -> u64 {
-        let unknown = self.requests.get(&UNKNOWN).copied().unwrap_or_default();
-        let known = self.requests.len() as u64 - u64::from(unknown > 0);
-        known + unknown
+        self.requests.len() as u64
     }
 }
 
 impl<K: Ord + Clone> RequestUnderWay<K> {
-    /// Returns whether the key had other jobs, and more than its part, at some time since the request began. False for a
-    /// request whose job is not known.
+    /// Returns whether the key had other jobs, and more than its part, at some time since the request began.
     pub fn is_over_part(&self) -> bool {
         let jobs = self.all.jobs.lock();
         let of_key = jobs.by_key.get(&self.key);
         let was_over_part = of_key.is_some_and(|of_key| of_key.over_part_at >= self.number);
         // Parts shrink when others come.
-        self.job != UNKNOWN && (was_over_part || self.all.is_over_part(&jobs, &self.key))
+        was_over_part || self.all.is_over_part(&jobs, &self.key)
     }
 }
 
@@ -172,16 +166,5 @@ mod tests {
             assert_eq!(over, Some(jobs_max + 1), "{places} {keys}");
             drop(others);
         }
-    }
-
-    #[test]
-    fn requests_of_unknown_jobs_count_each_and_are_never_told() {
-        let all = JobsUnderWay::new(1);
-        let unknown = [0, 0].map(|job| all.begin('a', job));
-        assert!(unknown.iter().all(|request| !request.is_over_part()));
-        assert!(all.begin('a', 1).is_over_part());
-        drop(unknown);
-        assert!(!all.begin('a', 1).is_over_part());
-        assert!(all.jobs.lock().by_key.is_empty());
     }
 }

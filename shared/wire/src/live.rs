@@ -47,6 +47,11 @@ pub struct LiveRequest {
 }
 
 impl LiveRequest {
+    /// Returns the number of the review that the read is for; `None`: a scan or a comparison, or a sender that does not tell.
+    pub fn admission_review(&self) -> Option<u64> {
+        Some(self.review).filter(|review| *review != 0 && !self.of_scan)
+    }
+
     /// Returns the party that the read is counted for.
     pub fn beneficiary(&self) -> Beneficiary {
         let policy_namespace = &self.policy.namespace;

@@ -61,6 +61,11 @@ pub struct QueryRequest {
 }
 
 impl QueryRequest {
+    /// Returns the number of the review that the query is for; `None`: a scan or a comparison, or a sender that does not tell.
+    pub fn admission_review(&self) -> Option<u64> {
+        Some(self.review).filter(|review| *review != 0 && !self.of_scan)
+    }
+
     /// Returns the party that the request is counted for.
     pub fn beneficiary(&self) -> Beneficiary {
         Beneficiary::of(&self.namespace, &self.review_namespace, self.of_scan)

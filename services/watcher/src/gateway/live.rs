@@ -19,6 +19,7 @@ mod allowed;
 mod args;
 mod bucket;
 mod evaluate;
+mod faults;
 mod large_answers;
 mod limits;
 mod metrics;

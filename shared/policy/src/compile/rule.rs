@@ -139,7 +139,7 @@ pub(super) fn compile(
             work,
             pushdown: Pushdown::default(),
             names_roles: false,
-        paths_beside_facts: None,
+            paths_beside_facts: None,
         };
         return Some(rule);
     }

@@ -368,9 +368,18 @@ validate:
     };
     let taken = |_: &FactRequest| Ok(json!({ "data": { "hosts": "h" } }));
     let old = json!({
-        "metadata": { "name": "x", "resourceVersion": "1", "labels": { "a": "1" } },
+        "metadata": {
+            "name": "x", "resourceVersion": "1", "labels": { "a": "1" }, "finalizers": ["f"],
+            "annotations": { "b": "1", "deployment.kubernetes.io/revision": "1" },
+        },
         "spec": { "rules": [{ "host": "a" }], "class": "c" },
+        "status": { "a": 1 },
     });
+    let (whole, metadata) = (
+        "to_string(request.object)",
+        "to_string(request.object.metadata)",
+    );
+    let revision = "/metadata/annotations/deployment.kubernetes.io~1revision";
     for (expression, path, to, excused) in [
         (
             "request.object.spec.class",
@@ -396,18 +405,15 @@ validate:
             json!("b"),
             false,
         ),
-        (
-            "to_string(request.object)",
-            "/metadata/resourceVersion",
-            json!("2"),
-            true,
-        ),
-        (
-            "to_string(request.object)",
-            "/metadata/labels/a",
-            json!("2"),
-            false,
-        ),
+        (whole, "/metadata/resourceVersion", json!("2"), true),
+        (whole, "/metadata/finalizers", json!([]), true),
+        (whole, "/metadata/labels/a", json!("2"), false),
+        (whole, "/metadata/annotations/b", json!("2"), false),
+        (whole, revision, json!("2"), true),
+        (whole, "/status/a", json!(2), true),
+        (metadata, "/metadata/resourceVersion", json!("2"), true),
+        (metadata, "/metadata/labels/a", json!("2"), false),
+        (metadata, "/spec/class", json!("d"), true),
         ("to_string(request)", "/spec/class", json!("d"), false),
     ] {
         let mut new = old.clone();

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
+    faults::ended,
     limits::{ReadClaim, busy},
-    reader::{INLINE_BYTES_MAX, ended},
+    reader::INLINE_BYTES_MAX,
 };
 
 /// The evaluations that have a thread at once.

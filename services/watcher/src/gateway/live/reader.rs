@@ -21,6 +21,7 @@ use super::{
     allowed::{Allowed, ReadTarget},
     evaluate::Evaluations,
     failed,
+    faults::{ended, exceeded, read_failed},
     large_answers::{AnswerMemory, LargeAnswers, parsed_bytes},
     limits::{self, Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
@@ -29,9 +30,7 @@ use super::{
 };
 use crate::{
     gateway::{
-        calls::{
-            CALL_TIMEOUT, CallAnswer, CallFault, CallTarget, Validators, parse, parse_or_null,
-        },
+        calls::{CALL_TIMEOUT, CallAnswer, CallTarget, Validators, parse, parse_or_null},
         images::{Image, Images},
         rights::WRITES_FORBIDDEN,
     },
@@ -217,11 +216,13 @@ impl LiveReader {
         is_sealed: bool,
         deadline: Instant,
     ) -> LiveOutcome {
-        let review = self.reviews.begin(request.beneficiary(), request.review);
+        let begin = |review| self.reviews.begin(request.beneficiary(), review);
+        let review = request.admission_review().map(begin);
         let outcome = self.made(request, is_sealed, deadline).await;
         outcome.map_err(|error| match error {
             FactError::LiveReadBusy { message, over_part } => {
-                limits::busy(&message, over_part && review.is_over_part())
+                let is_own = review.as_ref().is_some_and(|review| review.is_over_part());
+                limits::busy(&message, over_part && is_own)
             }
             error => error,
         })
@@ -562,29 +563,6 @@ async fn off_thread<T: Send + 'static>(
     }
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| Err(ended()))
-}
-
-/// The error of a failed read, in the words of the server that was asked.
-fn read_failed(fault: &CallFault) -> FactError {
-    FactError::LiveReadFailed {
-        code: match fault {
-            // No server answered 413, but its meaning is the same.
-            CallFault::TooLarge { .. } => 413,
-            fault => fault.code(),
-        },
-        message: fault.to_string(),
-    }
-}
-
-pub(super) fn ended() -> FactError {
-    failed("the read ended unexpectedly")
-}
-
-fn exceeded(given: Duration) -> FactError {
-    FactError::DeadlineExceeded {
-        deadline_ms: u64::try_from(given.as_millis()).unwrap_or(u64::MAX),
-        over_part: false,
-    }
 }
 
 fn record(outcome: &LiveOutcome) {
