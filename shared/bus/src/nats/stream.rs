@@ -260,7 +260,8 @@ mod tests {
             differences(&changed, &subjects, &config)
         };
         assert_eq!(found(|_| ()), [""; 0]);
-        let cases: &[(fn(&mut Config), &str)] = &[
+        type Change = fn(&mut Config);
+        let cases: &[(Change, &str)] = &[
             (
                 |of| of.num_replicas = 3,
                 "num_replicas is 3, and should be 1",
