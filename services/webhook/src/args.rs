@@ -100,15 +100,16 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_SHADOW")]
     pub shadow: bool,
 
-    /// Memory for the reviews that are being decided, as in `416Mi`. The webhook counts what each
-    /// takes at most: up to 120 times its bytes, and the object five times where policies change
-    /// it. One that takes more than three quarters of this is refused. Leave about 100Mi of the
-    /// container's limit for everything else.
+    /// Memory for the reviews that are being decided and for their facts, as in `624Mi`. The webhook
+    /// counts what each review takes at most: up to 120 times its bytes, and the object five times
+    /// where policies change it. One that takes more than half of this is refused. Large facts have
+    /// a third, and one fact at most a quarter. Leave about 100Mi of the container's limit for
+    /// everything else.
     #[arg(
         long,
         env = "ANTEROOM_REVIEW_MEMORY_LIMIT",
         value_name = "BYTES",
-        default_value = "416Mi",
+        default_value = "624Mi",
         value_parser = anteroom_runtime::units::bytes
     )]
     pub review_memory_limit: u64,

@@ -35,6 +35,9 @@ use crate::{
     tls,
 };
 
+/// The share of the memory for reviews that is for their facts.
+const FACTS_DIVISOR: u64 = 3;
+
 /// The authority that the certificate is trusted by.
 type Trust = watch::Receiver<Option<Arc<str>>>;
 
@@ -203,6 +206,9 @@ impl<'a> TaskHandles<'a> {
         let (keys, told) = (self.args.asker_keys.clone(), Arc::clone(&recorder));
         let facts = BusFacts::new(self.bus(), keys, told, hedge, ratio);
         let facts = facts.with_patience(Duration::from_secs(self.args.outage_patience_seconds));
+        let memory_bytes = self.args.review_memory_limit;
+        let fact_bytes = memory_bytes / FACTS_DIVISOR;
+        let facts = facts.with_memory(fact_bytes);
         let engine = Engine::new(catalogs, facts, Arc::clone(&recorder));
         let (violations, telling) =
             Violations::new(self.bus(), Arc::clone(&recorder), self.shutdown());
@@ -233,7 +239,7 @@ impl<'a> TaskHandles<'a> {
             callers: self.callers(registers),
             metrics: self.metrics.clone(),
             taps,
-            memory: server::ReviewMemory::new(self.args.review_memory_limit),
+            memory: server::ReviewMemory::new(memory_bytes - fact_bytes),
             receiving: server::Receiving::default(),
             drain: self.drain.clone(),
             is_shadow: self.args.shadow,

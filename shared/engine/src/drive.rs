@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 
 use crate::{
     catalog::Catalog,
-    facts::{Arriving, Deadline, FactAnswer, FactSource, RuleRequests},
+    facts::{Arriving, Deadline, FactAnswer, FactHolder, FactSource, RuleRequests},
     review_work::{LaneWait, ReviewWork, StepHere},
     rule::PolicyScope,
     rule_run::RuleRun,
@@ -19,15 +19,18 @@ use crate::{
 /// Facts on their way to rules.
 pub(crate) struct Driver<'s, F> {
     source: &'s F,
+    holder: FactHolder,
     under_way: FuturesUnordered<Arriving<'s>>,
     /// The wait of the rules whose next step may take long; `None`: there are none.
     lane_wait: Option<LaneWait>,
 }
 
 impl<'s, F: FactSource> Driver<'s, F> {
-    pub(crate) fn new(source: &'s F) -> Self {
+    /// Takes facts from `source` to the rules of `holder`.
+    pub(crate) fn new(source: &'s F, holder: FactHolder) -> Self {
         Self {
             source,
+            holder,
             under_way: FuturesUnordered::new(),
             lane_wait: None,
         }
@@ -40,8 +43,8 @@ impl<'s, F: FactSource> Driver<'s, F> {
         asked: Vec<RuleRequests<'s>>,
         deadline: Deadline,
     ) {
-        self.under_way
-            .extend(self.source.ask(catalog, asked, deadline));
+        let arriving = self.source.ask(catalog, asked, &self.holder, deadline);
+        self.under_way.extend(arriving);
     }
 
     /// Waits for the next facts and hands them to their rules. Returns false if none are on their way.
@@ -100,7 +103,7 @@ pub(crate) async fn drive<'s, F: FactSource>(
     work: &mut ReviewWork<'_>,
     deadline: Deadline,
 ) {
-    let mut driver = Driver::new(source);
+    let mut driver = Driver::new(source, work.holder().clone());
     // Ends: an evaluation asks for a bounded number of facts, each once, and waits for a place once for each step.
     loop {
         let (mut asked, mut waiting) = (Vec::new(), None);

@@ -13,6 +13,7 @@
 //!   time.
 //! - `live` asks a watcher; `seal` opens sealed answers of replicas and watchers about Secrets. `message` encodes
 //!   requests and answers.
+//! - `decode` reads answers, in the `memory` that large facts share.
 //! - `audit` compares some answers of views with live reads.
 
 mod attempts;
@@ -22,6 +23,7 @@ mod confined;
 mod decode;
 mod floors;
 mod live;
+mod memory;
 mod message;
 mod origin;
 mod outages;
@@ -32,6 +34,9 @@ mod source;
 mod views;
 
 pub use bus::BusFacts;
+#[cfg(test)]
+pub(crate) use memory::FactMemory;
+pub use memory::{FactHolder, FactPermit};
 pub use origin::Origin;
 pub use source::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests};
 

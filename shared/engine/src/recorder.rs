@@ -55,7 +55,7 @@ pub enum AuditResult {
     Different,
     /// The view or the API server could not be read.
     Error,
-    /// The limit of comparisons at once is reached.
+    /// The limit of comparisons at once is reached, or the answer is large.
     Skipped,
 }
 

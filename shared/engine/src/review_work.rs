@@ -31,7 +31,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use crate::{
-    facts::{Deadline, RuleRequests},
+    facts::{Deadline, FactHolder, RuleRequests},
     incoming::ReviewOwner,
     off_thread::{SHORT_BYTES_MAX, off_thread, off_thread_if},
     rule::PolicyScope,
@@ -82,7 +82,8 @@ pub(crate) struct ReviewWork<'l> {
     is_large: bool,
     /// Some work was too long to be done in place, so what it made may be large.
     was_long: bool,
-    owner: ReviewOwner,
+    /// The holder of the review's facts, with the owner of its work.
+    holder: FactHolder,
     /// Other reviews of the same owner kept it out of the long lane until its deadline.
     is_crowded_out: bool,
     deadline: Deadline,
@@ -103,13 +104,16 @@ impl<'l> ReviewWork<'l> {
         Self {
             lane: Some(lane),
             is_large: bytes > SHORT_BYTES_MAX,
-            owner,
-            ..Self::at_once(deadline)
+            ..Self::of(owner, deadline)
         }
     }
 
     /// Work that waits for nothing, and needs no runtime.
     pub(crate) fn at_once(deadline: Deadline) -> Self {
+        Self::of(ReviewOwner::default(), deadline)
+    }
+
+    fn of(owner: ReviewOwner, deadline: Deadline) -> Self {
         Self {
             steps_left: REVIEW_STEPS_MAX,
             steps_left_here: SHORT_STEPS_IN_ALL_MAX,
@@ -117,12 +121,17 @@ impl<'l> ReviewWork<'l> {
             lane: None,
             is_large: false,
             was_long: false,
-            owner: ReviewOwner::default(),
+            holder: FactHolder::review(owner),
             is_crowded_out: false,
             deadline,
             deadline_of_namespaces: deadline,
             held_up: Duration::ZERO,
         }
+    }
+
+    /// The holder of the review's facts.
+    pub(crate) fn holder(&self) -> &FactHolder {
+        &self.holder
     }
 
     /// Sets the time of policies of namespaces: half of what is left if policies of the cluster need time too
@@ -203,7 +212,7 @@ impl<'l> ReviewWork<'l> {
         let steps = self.steps_left;
         let metered = || meter::within(steps, work);
         // In a box, so that the future of a short review stays small.
-        let done = Box::pin(lane.run(self.owner, until, metered)).await;
+        let done = Box::pin(lane.run(self.holder.owner(), until, metered)).await;
         self.note_time(scope, begun);
         let (value, left) = self.place(done)?;
         self.steps_left = left;
@@ -290,7 +299,7 @@ impl<'l> ReviewWork<'l> {
     /// Returns a wait for a place in the long lane, for the next step of a rule there.
     pub(crate) fn lane_wait(&self) -> LaneWait {
         match self.lane {
-            Some(lane) => lane.wait(self.owner, self.deadline),
+            Some(lane) => lane.wait(self.holder.owner(), self.deadline),
             None => std::future::ready(None).boxed(),
         }
     }
@@ -321,7 +330,7 @@ impl<'l> ReviewWork<'l> {
     /// is the widest of these rules' scopes.
     pub(crate) fn end_without_place(&mut self, rules: &mut [RuleRun<'_>], scope: PolicyScope) {
         self.was_long = true;
-        let reason = self.lane.map(|lane| lane.reason(self.owner));
+        let reason = self.lane.map(|lane| lane.reason(self.holder.owner()));
         let is_own = reason == Some(NoPlace::OwnReviews);
         // The rules of the cluster have the other half of the time.
         self.is_crowded_out |= is_own && scope == PolicyScope::Cluster;
@@ -356,6 +365,7 @@ impl<'l> ReviewWork<'l> {
         if asked.is_some() {
             self.note_hold_up(rule);
         }
+        rule.let_go();
         asked
     }
 

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use crate::{
     catalog::Catalog,
-    facts::{FactAnswer, FactResult, Origin, RuleRequests},
+    facts::{FactAnswer, FactPermit, FactResult, Origin, RuleRequests},
+    off_thread::{off_thread, off_thread_if},
     rule::{PolicyScope, RuleName},
     verdict::{self, ChangedPlaces, FactRecord, RuleRecord},
 };
@@ -31,6 +32,8 @@ pub struct NamedRule<'a> {
 pub struct RuleRun<'a> {
     rule: NamedRule<'a>,
     evaluation: Evaluation<'a>,
+    /// The memory of the large facts that the evaluation holds.
+    memory: Vec<FactPermit>,
     /// The state of the evaluation before the last step.
     step_start: StepStart,
     /// Facts that are on their way to it, by id.
@@ -96,6 +99,7 @@ impl<'a> RuleRun<'a> {
         Self {
             rule,
             evaluation,
+            memory: Vec::new(),
             step_start: StepStart::default(),
             awaited: Vec::new(),
             origins: Vec::new(),
@@ -192,6 +196,7 @@ impl<'a> RuleRun<'a> {
         let asked = self.step(asker);
         if self.report.is_some() {
             self.evaluation.begin_anew(StepStart::default());
+            self.memory.clear();
         }
         asked
     }
@@ -246,13 +251,27 @@ impl<'a> RuleRun<'a> {
 
     /// Hands over a fact.
     pub(crate) fn supply(&mut self, fact: FactAnswer) {
-        self.awaited.retain(|id| *id != fact.id);
+        let FactAnswer {
+            id, answer, memory, ..
+        } = fact;
+        self.awaited.retain(|awaited| *awaited != id);
         self.knows_secrets |= fact.secret;
-        self.origins.push((fact.id, fact.origin));
-        match fact.answer {
-            FactResult::Got(answer) => self.evaluation.supply(fact.id, answer),
-            FactResult::Declined => self.evaluation.decline(fact.id),
-            FactResult::LeftOut => self.evaluation.leave_out(fact.id),
+        self.origins.push((id, fact.origin));
+        let is_large = memory.is_some();
+        off_thread_if(is_large, || match answer {
+            FactResult::Got(answer) => self.evaluation.supply(id, answer),
+            FactResult::Declined => self.evaluation.decline(id),
+            FactResult::LeftOut => self.evaluation.leave_out(id),
+        });
+        self.memory.extend(memory);
+        self.let_go();
+    }
+
+    /// Drops the facts of a rule that has ended, if some are large: other facts wait for their memory.
+    pub(crate) fn let_go(&mut self) {
+        if self.report.is_some() && !self.memory.is_empty() {
+            off_thread(|| self.evaluation.begin_anew(StepStart::default()));
+            self.memory.clear();
         }
     }
 
@@ -274,6 +293,7 @@ impl<'a> RuleRun<'a> {
     fn end(&mut self, error: RuleError) {
         self.report = Some(self.ended(error));
         self.waits_since = None;
+        self.let_go();
     }
 
     /// Notes that policies of namespaces left little time for the facts or the place that the rule waits for.

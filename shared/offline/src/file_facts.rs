@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use anteroom_engine::{
     catalog::Catalog,
-    facts::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests},
+    facts::{Arriving, Deadline, FactAnswer, FactHolder, FactResult, FactSource, RuleRequests},
 };
 use anteroom_model::FactError;
 use anteroom_policy::{Evaluation, FactRequest};
@@ -97,6 +97,7 @@ impl FactSource for FileFacts<'_> {
         &'a self,
         _catalog: &Catalog,
         asked: Vec<RuleRequests<'a>>,
+        _holder: &FactHolder,
         _deadline: Deadline,
     ) -> Vec<Arriving<'a>> {
         let of_rule = |asked: RuleRequests<'_>| {

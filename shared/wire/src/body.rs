@@ -186,13 +186,12 @@ pub fn to_json(bytes: &[u8]) -> Result<serde_json::Value, WireError> {
     decode(bytes)
 }
 
-/// The body of a result as a JSON value.
+/// Returns the memory that the value of a result takes once it is read, by the figures of [`json_bytes`].
 ///
 /// # Errors
-/// As [`to_json`], and [`WireError::Limit`] over [`RESULT_MEMORY_BYTES_MAX`], before any of it is read.
-pub fn result_to_json(bytes: &[u8]) -> Result<serde_json::Value, WireError> {
-    within_memory(bytes, RESULT_MEMORY_BYTES_MAX)?;
-    to_json(bytes)
+/// [`WireError::Limit`] over [`RESULT_MEMORY_BYTES_MAX`].
+pub fn result_memory(bytes: &[u8]) -> Result<u64, WireError> {
+    within_memory(bytes, RESULT_MEMORY_BYTES_MAX)
 }
 
 /// Returns the memory that the JSON values in these bytes take, by the figures of
@@ -201,10 +200,12 @@ pub fn json_bytes(bytes: &[u8]) -> u64 {
     format::json_bytes(bytes)
 }
 
-/// Returns an error where the values in these bytes take more memory than this.
-pub(crate) fn within_memory(bytes: &[u8], limit: usize) -> Result<(), WireError> {
-    let memory = usize::try_from(json_bytes(bytes)).unwrap_or(usize::MAX);
-    within("bytes of memory for the values in it", memory, limit)
+/// Returns the memory that the values in these bytes take, or an error if they take more than this.
+pub(crate) fn within_memory(bytes: &[u8], limit: usize) -> Result<u64, WireError> {
+    let memory = json_bytes(bytes);
+    let counted = usize::try_from(memory).unwrap_or(usize::MAX);
+    within("bytes of memory for the values in it", counted, limit)?;
+    Ok(memory)
 }
 
 /// Checks an object's body in one pass: one well-formed value and nothing after it, made only of

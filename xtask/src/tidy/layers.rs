@@ -47,9 +47,15 @@ const LAYERED: &[Layered] = &[
                 &["exceptions", "kinds", "off_thread", "policies", "recorder"],
             ),
             ("incoming", &["catalog"]),
-            ("facts", &["catalog", "recorder", "rule"]),
+            (
+                "facts",
+                &["catalog", "incoming", "off_thread", "recorder", "rule"],
+            ),
             ("verdict", &["facts", "incoming", "rule"]),
-            ("rule_run", &["catalog", "facts", "rule", "verdict"]),
+            (
+                "rule_run",
+                &["catalog", "facts", "off_thread", "rule", "verdict"],
+            ),
             (
                 "review_work",
                 &["facts", "incoming", "off_thread", "rule", "rule_run"],

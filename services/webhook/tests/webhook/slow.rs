@@ -105,7 +105,7 @@ async fn a_namespace_over_its_part_of_the_memory_is_refused_whatever_the_failure
     let cluster = Cluster::with(&[ignored]).await;
     let _replica = cluster.replica_that(|_, _| None).await;
     // A small request takes some two fifths of what small requests have.
-    let given = ["--review-memory-limit", "800Ki"];
+    let given = ["--review-memory-limit", "1200Ki"];
     let (_webhook, client) = cluster.webhook_at_once(&given).await;
     let _beats = cluster.beats(&[ingresses().as_str()]);
     cluster.service.readiness.wait_ready().await;

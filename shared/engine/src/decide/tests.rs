@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
-    facts::{Arriving, FactAnswer, RuleRequests},
+    facts::{Arriving, FactAnswer, FactHolder, RuleRequests},
     incoming::{RequestHead, ResourcePath},
     policies::PolicySet,
     recorder::NoRecorder,
@@ -335,6 +335,7 @@ impl FactSource for NobodyAnswers {
         &'a self,
         _catalog: &Catalog,
         asked: Vec<RuleRequests<'a>>,
+        _holder: &FactHolder,
         deadline: Deadline,
     ) -> Vec<Arriving<'a>> {
         let mut arriving = Vec::new();

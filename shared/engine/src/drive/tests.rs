@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
+    facts::{FactMemory, FactResult},
     incoming::ReviewOwner,
     review_work::{LongLane, REVIEW_STEPS_MAX, SHORT_STEPS_MAX},
     rule::RuleName,
@@ -298,5 +299,40 @@ async fn a_fact_that_is_late_because_of_policies_of_namespaces_is_an_error_of_th
         assert_eq!(work.run_for(scope, long).await, None);
         let (outcomes, _) = run_within(&mut work, &[&policy], &script).await;
         assert_eq!(code(&outcomes[0]), Some(expected), "{scope:?}");
+    }
+}
+
+/// Other rules of the review may wait for the memory.
+#[tokio::test]
+async fn a_rule_that_has_ended_gives_back_the_memory_of_its_facts() {
+    let (policy, request, catalog) = (policy(&[("r", &["a"])]), request(), Catalog::default());
+    let rule = &policy.rules()[0];
+    let (name, lane) = (Arc::new(RuleName::of(&policy, rule)), LongLane::new());
+    for is_ended_before in [false, true] {
+        let named = NamedRule {
+            policy: &policy,
+            rule,
+            name: &name,
+        };
+        let mut run = RuleRun::new(named, &request, &catalog);
+        let (memory, mut work) = (FactMemory::default(), work(&lane));
+        let (holder, mut was_held) = (work.holder().clone(), false);
+        while let StepHere::Asks(asked) = work.step_here(&mut run, 0) {
+            for fact in asked.requests {
+                let mut answer = FactAnswer::of(0, fact.id, FactResult::Declined);
+                if !fact.is_pushed_down {
+                    let taken = memory.take(0, 2 * 1024 * 1024, &holder, Instant::now());
+                    answer.memory = taken.await.unwrap();
+                    answer.answer = FactResult::Got(Ok(json!("bad")));
+                }
+                run.supply(answer);
+            }
+            was_held |= !memory.is_free();
+            if was_held && is_ended_before {
+                run.end_out_of_time();
+            }
+        }
+        assert!(was_held && memory.is_free());
+        assert_eq!(run.into_report().outcome == failed(), !is_ended_before);
     }
 }

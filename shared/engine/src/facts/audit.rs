@@ -82,9 +82,14 @@ impl Audit {
         }
     }
 
-    /// Compares a random sample of the answers, in the background.
-    pub(super) fn consider(&self, sample: impl FnOnce() -> Sample) {
+    /// Compares a random sample of the answers, in the background. An answer that is large is skipped: there is no memory
+    /// for copies of it.
+    pub(super) fn consider(&self, is_large: bool, sample: impl FnOnce() -> Sample) {
         if self.ratio <= 0.0 || rand::random::<f64>() >= self.ratio {
+            return;
+        }
+        if is_large {
+            self.recorder.audit(AuditResult::Skipped);
             return;
         }
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
@@ -140,6 +145,7 @@ impl Audit {
         let question = Question::single(&sample.view, &sample.reader, &sample.review_namespace);
         let deadline = Instant::now() + READ_TIMEOUT;
         let answer = self.views.ask(question, deadline, false).await.ok()?;
+        let answer = self.views.read(answer, None, deadline).await.ok()?;
         ComparedAnswer::of(answer.results.into_iter().next()?)
     }
 

@@ -12,8 +12,10 @@ use tokio::time::Instant;
 
 use super::{
     audit::{Audit, Sample},
-    live::Live,
+    live::{Live, LiveAnswer},
+    memory::{FactHolder, FactMemory, FactPermit},
     message::review_number,
+    origin::Origin,
     pending::{PendingFact, ViewBatch, are_several, by_asker, final_error},
     route::{Backend, LiveRead, ViewRead, route},
     source::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests},
@@ -44,8 +46,9 @@ impl BusFacts {
         audit_ratio: f64,
     ) -> Self {
         let (shared, told) = (Arc::clone(&bus), Arc::clone(&recorder));
-        let views = Views::new(shared, told, hedge, asker_keys.clone());
-        let live = Live::new(bus, Arc::clone(&recorder), hedge, asker_keys);
+        let memory = FactMemory::default();
+        let views = Views::new(shared, told, hedge, asker_keys.clone(), memory.clone());
+        let live = Live::new(bus, Arc::clone(&recorder), hedge, asker_keys, memory);
         Self {
             audit: Audit::new(views.clone(), live.clone(), recorder, audit_ratio),
             views,
@@ -60,6 +63,18 @@ impl BusFacts {
         Self {
             views: self.views.with_patience(patience),
             live: self.live.with_patience(patience),
+            ..self
+        }
+    }
+
+    /// Sets the bytes of memory that large facts take together, until their rules have ended: three quarters for the facts of
+    /// one review at a time, and the rest for all others. By default it is 192 MiB.
+    #[must_use]
+    pub fn with_memory(self, bytes_max: u64) -> Self {
+        let memory = FactMemory::new(bytes_max);
+        Self {
+            views: self.views.with_memory(memory.clone()),
+            live: self.live.with_memory(memory),
             ..self
         }
     }
@@ -135,6 +150,7 @@ impl BusFacts {
     fn dispatch<'a>(
         &'a self,
         pending: Vec<PendingFact<'a>>,
+        holder: &FactHolder,
         deadline: Deadline,
     ) -> Vec<Arriving<'a>> {
         let mut batches: Vec<ViewBatch<'a>> = Vec::new();
@@ -158,7 +174,8 @@ impl BusFacts {
                     arriving.push(std::future::ready(vec![fact]).boxed());
                 }
                 Some(Backend::Live(read)) => {
-                    let answer = self.read_live(fact, read, deadline);
+                    let holder = holder.for_policies_of(&fact.reader.policy.namespace);
+                    let answer = self.read_live(fact, read, holder, deadline);
                     arriving.push(answer.map(|fact| vec![fact]).boxed());
                 }
                 None => {
@@ -169,15 +186,21 @@ impl BusFacts {
                 }
             }
         }
-        let by_view = batches
-            .into_iter()
-            .map(|batch| self.ask_view(batch, deadline).boxed());
+        let by_view = batches.into_iter().map(|batch| {
+            let holder = holder.for_policies_of(batch.policy_namespace());
+            self.ask_view(batch, holder, deadline).boxed()
+        });
         arriving.extend(by_view);
         arriving
     }
 
     /// Sends one request to one view. Its error is the answer to each of its queries, or leads to their fallbacks.
-    async fn ask_view<'a>(&'a self, batch: ViewBatch<'a>, deadline: Deadline) -> Vec<FactAnswer> {
+    async fn ask_view<'a>(
+        &'a self,
+        batch: ViewBatch<'a>,
+        holder: FactHolder,
+        deadline: Deadline,
+    ) -> Vec<FactAnswer> {
         let ViewBatch {
             pending,
             has_fallback,
@@ -190,14 +213,27 @@ impl BusFacts {
             true => soon(deadline),
             false => deadline,
         };
-        let asked = self.views.ask(question, until, !has_fallback).await;
+        let asked = match self.views.ask(question, until, !has_fallback).await {
+            Ok(answer) => match self.views.read(answer, Some(&holder), deadline).await {
+                // The answer of a fallback would find no memory either.
+                Err(error @ FactError::DeadlineExceeded { .. }) => {
+                    return unanswered(pending, &error);
+                }
+                read => read,
+            },
+            Err(error) => Err(error),
+        };
         // What one rule asks for may be too much; that is not the others' error.
         if matches!(asked, Err(FactError::BudgetExceeded { .. })) && are_several(&pending) {
-            return self.one_by_one(pending, has_fallback, deadline).await;
+            let one_by_one = self.one_by_one(pending, has_fallback, &holder, deadline);
+            return one_by_one.await;
         }
-        let (mut facts, mut falling_back) = (Vec::new(), Vec::new());
+        let (mut facts, mut falling_back, mut memory) = (Vec::new(), Vec::new(), None);
         let (results, origin): (Vec<_>, _) = match asked {
-            Ok(answer) => (answer.results, Some(Arc::new(answer.origin))),
+            Ok(answer) => {
+                memory = answer.memory;
+                (answer.results, Some(Arc::new(answer.origin)))
+            }
             Err(error) => (vec![Err(error); pending.len()], None),
         };
         for ((mut fact, read), result) in pending.into_iter().zip(results) {
@@ -210,34 +246,47 @@ impl BusFacts {
                     falling_back.push(fact);
                 }
                 answer => {
-                    let answer = answer.map_err(|error| final_error(fact.over_part, error));
-                    let secret = read.secret;
-                    if let (Some(live), Some(origin)) = (fact.route.stands_for, &origin) {
-                        self.audit.consider(|| Sample {
-                            reader: fact.reader.clone(),
-                            review_namespace: fact.review_namespace.to_owned(),
-                            variable: fact.route.variable,
-                            view: read,
-                            live,
-                            answer: answer.clone(),
-                            revision: origin.revision(),
-                        });
-                    }
-                    facts.push(FactAnswer {
-                        asker: fact.asker,
-                        id: fact.route.id,
-                        answer: FactResult::Got(answer),
-                        origin: origin.clone(),
-                        secret,
-                    });
+                    facts.push(self.answered(fact, read, answer, origin.as_ref(), memory.clone()));
                 }
             }
         }
         if !falling_back.is_empty() {
-            let arriving = join_all(self.dispatch(falling_back, deadline)).await;
+            let arriving = join_all(self.dispatch(falling_back, &holder, deadline)).await;
             facts.extend(arriving.into_iter().flatten());
         }
         facts
+    }
+
+    /// Returns a view's answer to a fact. Some answers are compared with live ones.
+    fn answered(
+        &self,
+        fact: PendingFact<'_>,
+        read: ViewRead,
+        answer: Result<Value, FactError>,
+        origin: Option<&Arc<Origin>>,
+        memory: Option<FactPermit>,
+    ) -> FactAnswer {
+        let answer = answer.map_err(|error| final_error(fact.over_part, error));
+        let secret = read.secret;
+        if let (Some(live), Some(origin)) = (fact.route.stands_for, origin) {
+            self.audit.consider(memory.is_some(), || Sample {
+                reader: fact.reader.clone(),
+                review_namespace: fact.review_namespace.to_owned(),
+                variable: fact.route.variable,
+                view: read,
+                live,
+                answer: answer.clone(),
+                revision: origin.revision(),
+            });
+        }
+        FactAnswer {
+            asker: fact.asker,
+            id: fact.route.id,
+            answer: FactResult::Got(answer),
+            memory,
+            origin: origin.cloned(),
+            secret,
+        }
     }
 
     /// Sends the requests of each rule by themselves.
@@ -245,6 +294,7 @@ impl BusFacts {
         &'a self,
         pending: Vec<(PendingFact<'a>, ViewRead)>,
         has_fallback: bool,
+        holder: &FactHolder,
         deadline: Deadline,
     ) -> Arriving<'a> {
         let batches = by_asker(pending).into_iter().map(|pending| ViewBatch {
@@ -252,7 +302,7 @@ impl BusFacts {
             has_fallback,
         });
         let arriving: Vec<_> = batches
-            .map(|batch| self.ask_view(batch, deadline).boxed())
+            .map(|batch| self.ask_view(batch, holder.clone(), deadline).boxed())
             .collect();
         join_all(arriving)
             .map(|facts| facts.into_iter().flatten().collect())
@@ -263,6 +313,7 @@ impl BusFacts {
         &self,
         fact: PendingFact<'_>,
         read: LiveRead,
+        holder: FactHolder,
         deadline: Deadline,
     ) -> FactAnswer {
         let PendingFact {
@@ -273,19 +324,28 @@ impl BusFacts {
             fallback_from,
             over_part,
         } = fact;
+        // Parts of lists are held in the turns of triggers.
+        let is_part = matches!(read.call, LiveCall::Existing { .. });
+        let holder = Some(&holder).filter(|_| !is_part);
+        let variable = &route.variable;
         let answer = self
             .live
-            .read_for(review_namespace, reader, &route.variable, read, deadline)
+            .read_for(review_namespace, holder, reader, variable, read, deadline)
             .await;
         match answer {
             Err(error) => FactAnswer::unanswered(asker, route.id, final_error(over_part, error)),
-            Ok((answer, mut origin)) => {
+            Ok(LiveAnswer {
+                value,
+                memory,
+                mut origin,
+            }) => {
                 origin.fallback_from(fallback_from);
                 let secret = origin.is_secret();
                 FactAnswer {
                     asker,
                     id: route.id,
-                    answer: FactResult::Got(Ok(answer)),
+                    answer: FactResult::Got(Ok(value)),
+                    memory,
                     origin: Some(Arc::new(origin)),
                     secret,
                 }
@@ -299,6 +359,7 @@ impl FactSource for BusFacts {
         &'a self,
         catalog: &Catalog,
         asked: Vec<RuleRequests<'a>>,
+        holder: &FactHolder,
         deadline: Deadline,
     ) -> Vec<Arriving<'a>> {
         let (mut facts, mut pending) = (Vec::new(), Vec::new());
@@ -324,12 +385,21 @@ impl FactSource for BusFacts {
                 }
             }
         }
-        let mut arriving = self.dispatch(pending, deadline);
+        let mut arriving = self.dispatch(pending, holder, deadline);
         if !facts.is_empty() {
             arriving.push(std::future::ready(facts).boxed());
         }
         arriving
     }
+}
+
+/// Returns the answers to facts that cannot be read because of this error.
+fn unanswered(pending: Vec<(PendingFact<'_>, ViewRead)>, error: &FactError) -> Vec<FactAnswer> {
+    let answer = |(fact, _): (PendingFact<'_>, ViewRead)| {
+        let error = final_error(fact.over_part, error.clone());
+        FactAnswer::unanswered(fact.asker, fact.route.id, error)
+    };
+    pending.into_iter().map(answer).collect()
 }
 
 /// Returns the time by which a view has to answer if there is a fallback, which takes time too.

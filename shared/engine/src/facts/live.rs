@@ -12,8 +12,9 @@ use tracing::{Instrument as _, field::Empty};
 
 use super::{
     attempts::{self, LaterAttempts},
-    decode::Decoder,
-    message::{call, millis, reply_error, review_number, too_large, value},
+    decode::{DecodedResults, Decoder},
+    memory::{FactHolder, FactMemory, FactPermit},
+    message::{call, millis, reply_error, review_number, too_large},
     origin::Origin,
     outages::{Outages, PATIENCE_DEFAULT},
     route::LiveRead,
@@ -36,12 +37,22 @@ pub(super) struct Live {
     outages: Outages<()>,
 }
 
+/// The answer of a live read.
+#[derive(Debug)]
+pub(super) struct LiveAnswer {
+    pub(super) value: Value,
+    /// The memory of the value; `None`: it is small, or was not counted.
+    pub(super) memory: Option<FactPermit>,
+    pub(super) origin: Origin,
+}
+
 impl Live {
     pub(super) fn new(
         bus: Arc<dyn Bus>,
         recorder: SharedRecorder,
         hedge_min: Duration,
         asker_keys: Keys,
+        memory: FactMemory,
     ) -> Self {
         Self {
             bus,
@@ -50,7 +61,7 @@ impl Live {
             later: Arc::default(),
             of_scans: false,
             asker_keys,
-            decoder: Decoder::default(),
+            decoder: Decoder::new(memory),
             outages: Outages::new(PATIENCE_DEFAULT),
         }
     }
@@ -61,13 +72,19 @@ impl Live {
         self
     }
 
+    /// Sets the memory that answers are read into.
+    pub(super) fn with_memory(mut self, memory: FactMemory) -> Self {
+        self.decoder = Decoder::new(memory);
+        self
+    }
+
     /// Sets the time for which requests wait for a watcher, from the begin of an outage on.
     pub(super) fn with_patience(mut self, patience: Duration) -> Self {
         self.outages = Outages::new(patience);
         self
     }
 
-    /// Makes a live read for a part of a policy that is about no single request.
+    /// Makes a live read for a part of a policy that is about no single request. Its answer takes no memory of facts.
     pub(super) async fn read(
         &self,
         reader: &RuleRef,
@@ -75,18 +92,22 @@ impl Live {
         live: LiveRead,
         deadline: Instant,
     ) -> Result<(Value, Origin), FactError> {
-        self.read_for("", reader, variable, live, deadline).await
+        let read = self.read_for("", None, reader, variable, live, deadline);
+        let answer = read.await?;
+        Ok((answer.value, answer.origin))
     }
 
-    /// Makes a live read for a context entry of a policy, about a request in this namespace (empty: of the cluster).
+    /// Makes a live read for a context entry of a policy, about a request in this namespace (empty: of the cluster). The
+    /// answer takes memory of `holder`, if there is one.
     pub(super) async fn read_for(
         &self,
         review_namespace: &str,
+        holder: Option<&FactHolder>,
         reader: &RuleRef,
         variable: &str,
         live: LiveRead,
         deadline: Instant,
-    ) -> Result<(Value, Origin), FactError> {
+    ) -> Result<LiveAnswer, FactError> {
         let span = tracing::info_span!(
             "live read",
             otel.kind = "client",
@@ -125,10 +146,18 @@ impl Live {
         self.recorder.live_read(code, begun.elapsed());
         let reply = read?;
         let origin = Origin::live(&reply);
-        let LiveReply { result, .. } = reply;
-        let bytes = result.len();
-        let read = move || value(&result);
-        Ok((self.decoder.run(bytes, deadline, read).await?, origin))
+        let results = vec![Ok(reply.result)];
+        let decoded = self.decoder.results(results, holder, deadline).await?;
+        let DecodedResults { values, memory } = decoded;
+        let value = values.into_iter().next().unwrap_or_else(|| {
+            let message = "the reply has no result".to_owned();
+            Err(FactError::RequestInvalid { message })
+        })?;
+        Ok(LiveAnswer {
+            value,
+            memory,
+            origin,
+        })
     }
 
     /// Returns the question as it travels: sealed if it may be about Secrets, or writes values that were read from

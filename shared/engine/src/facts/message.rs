@@ -36,14 +36,24 @@ pub(super) fn call(body: Bytes, left: Duration) -> Call {
     }
 }
 
-/// Reads the value in a reply.
+/// Returns the memory that the value in a reply takes once it is read.
+pub(super) fn memory(body: &Bytes) -> Result<u64, FactError> {
+    body::result_memory(body).map_err(|error| result_error(&error))
+}
+
+/// Reads the value in a reply, whose memory is known.
 pub(super) fn value(body: &Bytes) -> Result<Value, FactError> {
-    body::result_to_json(body).map_err(|error| match error {
+    body::to_json(body).map_err(|error| result_error(&error))
+}
+
+/// The error of a result that cannot be read.
+fn result_error(error: &WireError) -> FactError {
+    match error {
         WireError::Limit { .. } => FactError::BudgetExceeded {
             message: format!("its result: {error}"),
         },
-        error => reply_error(&error),
-    })
+        error => reply_error(error),
+    }
 }
 
 /// The error of a reply that cannot be read.

@@ -33,6 +33,12 @@ pub(super) struct ViewBatch<'a> {
 }
 
 impl ViewBatch<'_> {
+    /// The namespace of the policies that ask; empty: they are of the cluster.
+    pub(super) fn policy_namespace(&self) -> &str {
+        let first = self.pending.first();
+        first.map_or("", |(fact, _)| &*fact.reader.policy.namespace)
+    }
+
     /// Returns whether `fact`, which `read` asks for, may travel in this batch. Facts for policies or reviews of
     /// different namespaces travel apart, since each namespace has its own share of a replica.
     pub(super) fn takes(

@@ -7,7 +7,10 @@ use anteroom_policy::{Evaluation, FactRequest};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::origin::Origin;
+use super::{
+    memory::{FactHolder, FactPermit},
+    origin::Origin,
+};
 use crate::{catalog::Catalog, rule::RuleRef};
 
 /// The time until which a rule waits for its facts.
@@ -19,11 +22,13 @@ pub type Arriving<'a> = BoxFuture<'a, Vec<FactAnswer>>;
 /// A place that facts come from: the bus, files, a script in a test.
 pub trait FactSource {
     /// Starts the requests for all facts that the rules need, in parallel. Each future is one request, so that no
-    /// rule waits for facts of a different rule. `catalog` is the catalog by which the rules are evaluated.
+    /// rule waits for facts of a different rule. `catalog` is the catalog by which the rules are evaluated, and `holder` is
+    /// the review that holds the facts.
     fn ask<'a>(
         &'a self,
         catalog: &Catalog,
         asked: Vec<RuleRequests<'a>>,
+        holder: &FactHolder,
         deadline: Deadline,
     ) -> Vec<Arriving<'a>>;
 
@@ -55,6 +60,8 @@ pub struct FactAnswer {
     pub id: u32,
     /// The answer itself.
     pub answer: FactResult,
+    /// The memory of the answer, and of all that came with it; `None`: they are small.
+    pub memory: Option<FactPermit>,
     /// The origin of the answer; `None`: there was no answer.
     pub origin: Option<Arc<Origin>>,
     /// The fact travelled sealed, and everything derived from the fact must be withheld too.
@@ -79,6 +86,7 @@ impl FactAnswer {
             asker,
             id,
             answer,
+            memory: None,
             origin: None,
             secret: false,
         }

@@ -1,5 +1,6 @@
 //! Facts on the in-process bus, from replicas and watchers that say what a test wants them to say.
 
+mod large_facts;
 mod together;
 mod world;
 

@@ -9,15 +9,16 @@ use anteroom_bus::{Address, Bus, RequestError};
 use anteroom_model::{FactError, Incarnation, Revision, ViewId};
 use anteroom_seal::{AskedOf, Keys};
 use anteroom_wire::query::{Query, QueryReply, QueryRequest, decode_outcome, encode_request};
-use bytes::Bytes;
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{
     attempts::{self, LaterAttempts},
+    decode::{DecodedResults, Decoder, EncodedResult},
     floors::Floors,
-    message::{call, millis, reply_error, too_large, value},
+    memory::{FactHolder, FactMemory, FactPermit},
+    message::{call, millis, reply_error, too_large},
     origin::Origin,
     outages::{Outages, PATIENCE_DEFAULT},
     pending::PendingFact,
@@ -38,6 +39,7 @@ pub(super) struct Views {
     hedge: Duration,
     later: Arc<LaterAttempts>,
     asker_keys: Keys,
+    decoder: Decoder,
     floors: Arc<Floors>,
     /// The outages of views that no replica serves.
     outages: Outages<ViewId>,
@@ -99,10 +101,19 @@ impl Question {
     }
 }
 
+/// The answer of a view, as it came.
+#[derive(Debug)]
+pub(super) struct EncodedAnswer {
+    results: Vec<EncodedResult>,
+    origin: Origin,
+}
+
 /// The answer of a view: as many results as there were queries.
 #[derive(Debug)]
 pub(super) struct ViewAnswer {
     pub(super) results: Vec<Result<Value, FactError>>,
+    /// The memory of all results; `None`: they are small.
+    pub(super) memory: Option<FactPermit>,
     pub(super) origin: Origin,
 }
 
@@ -115,6 +126,7 @@ impl Views {
         recorder: SharedRecorder,
         hedge: Duration,
         asker_keys: Keys,
+        memory: FactMemory,
     ) -> Self {
         Self {
             bus,
@@ -122,6 +134,7 @@ impl Views {
             hedge,
             later: Arc::default(),
             asker_keys,
+            decoder: Decoder::new(memory),
             floors: Arc::default(),
             outages: Outages::new(PATIENCE_DEFAULT),
             of_scans: false,
@@ -131,6 +144,12 @@ impl Views {
     /// Marks the queries as queries of scans.
     pub(super) fn for_scans(mut self) -> Self {
         self.of_scans = true;
+        self
+    }
+
+    /// Sets the memory that answers are read into.
+    pub(super) fn with_memory(mut self, memory: FactMemory) -> Self {
+        self.decoder = Decoder::new(memory);
         self
     }
 
@@ -152,7 +171,7 @@ impl Views {
         mut question: Question,
         deadline: Instant,
         waits: bool,
-    ) -> Result<ViewAnswer, FactError> {
+    ) -> Result<EncodedAnswer, FactError> {
         let span = tracing::info_span!(
             "query",
             otel.kind = "client",
@@ -182,9 +201,28 @@ impl Views {
         self.recorder.query(code, begun.elapsed());
         let (reply, last_good) = outcome?;
         let origin = Origin::view(&question.view, &reply, last_good);
-        let read = |result: Result<Bytes, FactError>| value(&result?);
+        Ok(EncodedAnswer {
+            results: reply.results,
+            origin,
+        })
+    }
+
+    /// Reads an answer, in memory that `holder` takes until `deadline`. Without a holder none is taken.
+    ///
+    /// # Errors
+    /// The errors of [`Decoder::results`].
+    pub(super) async fn read(
+        &self,
+        answer: EncodedAnswer,
+        holder: Option<&FactHolder>,
+        deadline: Instant,
+    ) -> Result<ViewAnswer, FactError> {
+        let EncodedAnswer { results, origin } = answer;
+        let decoded = self.decoder.results(results, holder, deadline).await?;
+        let DecodedResults { values, memory } = decoded;
         Ok(ViewAnswer {
-            results: reply.results.into_iter().map(read).collect(),
+            results: values,
+            memory,
             origin,
         })
     }

@@ -15,7 +15,7 @@ use crate::{
     catalog::Catalog,
     decide::Engine,
     drive::Driver,
-    facts::{FactAnswer, FactResult, FactSource, RuleRequests},
+    facts::{FactAnswer, FactHolder, FactResult, FactSource, RuleRequests},
     incoming::ReviewOwner,
     off_thread::off_thread,
     policies::CompiledPolicy,
@@ -36,6 +36,8 @@ pub(super) struct TriggeredChange<'a, F> {
     /// The facts that it waits for.
     asked: Option<RuleRequests<'a>>,
     owner: ReviewOwner,
+    /// The holder of all facts but the parts of lists, which are held in turns.
+    holder: FactHolder,
     turns: &'a PartTurns,
     turn: Option<PartTurn>,
     /// A part was read, and is held in its turn.
@@ -69,6 +71,7 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
             run: [run],
             asked: None,
             owner,
+            holder: FactHolder::trigger(owner),
             turns,
             turn: Some(turn),
             has_read: false,
@@ -124,7 +127,7 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
             }
         }
         let until = self.deadline.min(Instant::now() + READ_TIMEOUT);
-        let mut driver = Driver::new(self.engine.facts());
+        let mut driver = Driver::new(self.engine.facts(), self.holder.clone());
         driver.ask(self.catalog, vec![asked], until);
         while driver.hand_over(&mut self.run).await {}
         self.run[0].give_up(); // Facts that did not come count as not answered.

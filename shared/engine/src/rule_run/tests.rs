@@ -57,6 +57,7 @@ fn recorded_after(key: &str, secret: bool) -> (Vec<(String, Value)>, RuleRecord)
                 asker: 0,
                 id: request.id,
                 answer: FactResult::Got(Ok(answer)),
+                memory: None,
                 origin: None,
                 secret: secret && request.variable == "token",
             });

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     catalog::Catalog,
-    facts::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests},
+    facts::{Arriving, Deadline, FactAnswer, FactHolder, FactResult, FactSource, RuleRequests},
 };
 
 /// Facts by the variables that read them. A part of a fact is declined, and so the whole fact is asked for.
@@ -39,6 +39,7 @@ impl FactSource for Script {
         &'a self,
         _catalog: &Catalog,
         asked: Vec<RuleRequests<'a>>,
+        _holder: &FactHolder,
         _deadline: Deadline,
     ) -> Vec<Arriving<'a>> {
         let (mut arriving, mut noted) = (Vec::new(), Vec::new());

@@ -29,6 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{super::*, pods};
 use crate::{
     catalog::Catalog,
+    incoming::ReviewOwner,
     recorder::{AuditResult, Recorder},
     rule::RuleRef,
     testing,
@@ -184,6 +185,15 @@ impl World {
     }
 
     pub(super) async fn answers(&self, targets: Vec<FactSubject>) -> Vec<FactAnswer> {
+        let holder = FactHolder::review(ReviewOwner::default());
+        self.answers_for(&holder, targets).await
+    }
+
+    pub(super) async fn answers_for(
+        &self,
+        holder: &FactHolder,
+        targets: Vec<FactSubject>,
+    ) -> Vec<FactAnswer> {
         let needs = targets
             .into_iter()
             .enumerate()
@@ -209,7 +219,7 @@ impl World {
             review_namespace: "n",
             requests: needs.collect(),
         };
-        self.ask(vec![needs], deadline).await
+        self.ask_for(holder, vec![needs], deadline).await
     }
 
     pub(super) async fn ask(
@@ -217,7 +227,17 @@ impl World {
         needs: Vec<RuleRequests<'_>>,
         deadline: Instant,
     ) -> Vec<FactAnswer> {
-        let arriving = self.facts.ask(&self.catalog, needs, deadline);
+        let holder = FactHolder::review(ReviewOwner::default());
+        self.ask_for(&holder, needs, deadline).await
+    }
+
+    async fn ask_for(
+        &self,
+        holder: &FactHolder,
+        needs: Vec<RuleRequests<'_>>,
+        deadline: Instant,
+    ) -> Vec<FactAnswer> {
+        let arriving = self.facts.ask(&self.catalog, needs, holder, deadline);
         let facts = futures::future::join_all(arriving).await;
         let mut facts: Vec<FactAnswer> = facts.into_iter().flatten().collect();
         facts.sort_by_key(|fact| fact.id);
