@@ -7,6 +7,10 @@ use futures::{FutureExt as _, future::BoxFuture};
 
 use crate::{facts::Deadline, incoming::ReviewOwner, off_thread::off_thread};
 
+/// The most places, whatever the number of processors: what is evaluated in one makes up to 64 MiB of values, beside
+/// the memory that is counted for reviews.
+const PLACES_MAX: usize = 2;
+
 /// Places for evaluations that may take long. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct LongLane(Arc<FairQuota<ReviewOwner>>);
@@ -29,7 +33,7 @@ pub enum NoPlace {
 impl LongLane {
     pub(crate) fn new() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::of(processors / 2)
+        Self::of((processors / 2).min(PLACES_MAX))
     }
 
     fn of(places: usize) -> Self {
