@@ -9,9 +9,9 @@
 //! steps. Work that uses the budget up is done anew in the *long lane*, with all the steps that the review has left. A
 //! rule whose earlier evaluations took long, and a review that is large, go there at once.
 //!
-//! The long lane takes as many reviews at once as half of the processors, two at most, on threads that serve no other task meanwhile.
-//! The owners of reviews share its places fairly. A review that its own owner's reviews keep out is refused whatever the
-//! failure policy, for the same reason as above.
+//! The long lane takes as many reviews at once as half of the processors, two at most, on threads that serve no other task
+//! meanwhile. The owners of reviews share its places fairly. A review that its own owner's reviews keep out is refused
+//! whatever the failure policy, for the same reason as above.
 //!
 //! The author of a namespaced policy must not get a request past the policies of the cluster. So policies of namespaces
 //! have steps in place of their own, wait for the lane no longer than half of the time, and go there after the others.
