@@ -147,8 +147,15 @@ fn own_lists(folder: &Path) -> anyhow::Result<Vec<OsString>> {
 
 fn apt(options: &[OsString]) -> Command {
     let mut command = Command::new("apt-get");
-    // Its own user has no right to write into folders of ours.
+    // Its own user has no right to write into folders of ours. Where there is no network, it gives up soon.
     command.args(["-q", "-o", "APT::Sandbox::User=root"]);
+    command.args([
+        "-o",
+        "Acquire::Retries=1",
+        "-o",
+        "Acquire::http::Timeout=20",
+    ]);
+    command.args(["-o", "Acquire::https::Timeout=20"]);
     command.args(options);
     command
 }
