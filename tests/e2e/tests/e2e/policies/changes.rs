@@ -52,7 +52,7 @@ async fn an_update_is_judged_by_what_was_there(world: &World) -> anyhow::Result<
     remove(world, &guard).await
 }
 
-/// `allowExistingViolations`, where both states are judged by the same facts.
+/// `allowExistingViolations`, where both states are judged by the same facts. An old violation excuses no other one.
 async fn existing_violations_may_be_changed(world: &World) -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/{{ request.namespace }}/services/{{ request.object.data.of }}";
     let mut guard = Guard::new(
@@ -76,13 +76,13 @@ async fn existing_violations_may_be_changed(world: &World) -> anyhow::Result<()>
     })
     .await?;
     let (same, right, wrong) = (change("nope"), change("web"), change("nope-2"));
-    for (what, patch) in [
-        ("the same", &same),
-        ("a right one", &right),
-        ("another", &wrong),
-    ] {
+    for (what, patch, verdict) in [
         // It violated the rule before.
-        comes_to(what, &Admitted, async || {
+        ("the same", &same, Admitted),
+        ("a right one", &right, Admitted),
+        ("another", &wrong, Refused("of nothing")),
+    ] {
+        comes_to(what, &verdict, async || {
             tried_change(world, &object, patch).await
         })
         .await?;
