@@ -272,16 +272,20 @@ impl Log {
     }
 
     /// Puts another history in the place of the records after `last`, at least as long. In it, other writers took every
-    /// lease and handed it back.
+    /// lease and handed it back. No lease stands where the group's lease stood before: a writer that still holds that
+    /// fence could append, and nobody could know.
     pub(super) fn replace_history(&mut self, last: Revision) {
         let end = self.last;
         let leases = self.leases.clone();
         self.truncate(last);
         for group in Group::all() {
-            let Some((lease, _)) = leases.get(&group) else {
+            let Some((lease, before)) = leases.get(&group) else {
                 continue;
             };
             self.last.0 += 1;
+            if self.last == before.at {
+                self.last.0 += 1;
+            }
             let fence = Fence {
                 group,
                 at: self.last,
