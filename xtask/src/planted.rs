@@ -228,7 +228,14 @@ impl Trial {
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.built))?;
         let schedules = self.schedules.to_string();
-        let ended = self.sim(&["run", "--first", "--schedules", &schedules])?;
+        let ended = self.sim(&[
+            "run",
+            "--first",
+            "--from",
+            "1000000",
+            "--schedules",
+            &schedules,
+        ])?;
         if ended.status.success() {
             return Ok(None);
         }
