@@ -115,7 +115,7 @@ fn run(command: &str, folder: &Path) -> Result<String, String> {
     }
 }
 
-/// What a command prints, whether it fails or not.
+/// Returns the output of a command, which may fail.
 fn printed(command: &str, folder: &Path) -> String {
     run(command, folder).unwrap_or_else(|printed| printed)
 }
@@ -136,7 +136,7 @@ fn lines(block: &Block) -> Vec<String> {
     }
 }
 
-/// What is wrong with a block that is not run, as far as it can be seen.
+/// Returns the faults of a block that is not run, as far as they can be seen.
 fn faults(block: &Block) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let lines = lines(block);

@@ -65,7 +65,7 @@ pub(super) struct ObjectWebhook {
     pub(super) operations: Operations,
     /// The policies name too many resources to be listed: the webhook is called for all of them.
     is_for_all_resources: bool,
-    /// What its first policy names in some versions alone.
+    /// The resources that its first policy names in some versions alone.
     versions: Versions,
     /// The number among the webhooks that would have one name, from 1 on.
     ordinal: usize,

@@ -17,7 +17,7 @@ use tracing::{Span, field::Empty};
 /// Policies that a span names.
 const POLICIES_MAX: usize = 16;
 
-/// How good a fact was that a rule asked for, from the best on.
+/// The quality of a fact that a rule asked for, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum FactQuality {
     /// A replica answered that serves the view.

@@ -113,7 +113,7 @@ async fn a_file_names_the_exempt_users_groups_and_resources() {
     assert!(metrics.contains(line), "{metrics}");
 }
 
-/// Who edits the file need not restart anything.
+/// The webhook follows the file without a restart.
 #[tokio::test]
 async fn the_next_request_is_decided_by_changed_exemptions() {
     let cluster = Cluster::with(&of_everything()).await;

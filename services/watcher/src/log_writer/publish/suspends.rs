@@ -22,7 +22,7 @@ pub(super) struct Suspends {
 #[derive(Debug)]
 struct Suspend {
     took: Duration,
-    /// What arrived up to this time may have been on its way before the suspend.
+    /// The time up to which news may arrive that was sent before the suspend.
     settled_at: Instant,
 }
 

@@ -55,7 +55,9 @@ impl Freshness {
     pub(super) fn since(&self, at: Instant, origin: &ChangeOrigin) -> Instant {
         match (origin, self.heard_before_list) {
             (ChangeOrigin::List, Some(heard)) => at.min(heard),
-            (ChangeOrigin::List | ChangeOrigin::Event(_) | ChangeOrigin::Own, _) => at,
+            // A watch may bring an event late. Without it, the log is as old as the last word before it.
+            (ChangeOrigin::Event(_), _) => self.heard.map_or(at, |heard| at.min(heard)),
+            (ChangeOrigin::List | ChangeOrigin::Own, _) => at,
         }
     }
 

@@ -68,6 +68,26 @@ fn only_changes_of_a_list_that_runs_are_as_old_as_the_last_word_before_it() {
     }
 }
 
+/// A watch that stood still brings an event late. While the event waits to be written, the log is without it.
+#[test]
+fn an_event_that_waits_is_as_old_as_the_last_word_before_it() {
+    let start = Instant::now();
+    let later = |ms| start + Duration::from_millis(ms);
+    let age = |queue: &WriteQueue, ms| queue.beats(later(ms))[0].news_age_ms;
+    let (mut queue, mut log) = (WriteQueue::new(1), Reader::default());
+    let handle = queue.open(info("a"), HashMap::new());
+    queue.mark_fresh(&handle, None, start);
+    for at in [3_000, 3_010] {
+        let event = ChangeOrigin::Event(tracing::Span::none());
+        queue.put(&handle, key("x"), rv(at), body(1), later(at), event);
+        queue.mark_fresh(&handle, None, later(at));
+    }
+    assert_eq!(age(&queue, 3_010), 3_010);
+    assert_eq!(age(&queue, 3_110), 100 + 3_110);
+    write_all(&mut queue, &mut log);
+    assert_eq!(age(&queue, 3_110), 100);
+}
+
 /// The writer's machine was suspended. News that arrives at once may have been sent before.
 #[test]
 fn news_of_before_a_suspend_is_as_much_older() {
