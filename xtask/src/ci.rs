@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 3] = ["anteroom", "anteroom-demo", "anteroom-sim"];
 
 /// All steps, with the tools that tests take. Shows what was left out at the end.
 pub(crate) fn all() -> anyhow::Result<()> {
-    let skips = Skips::begin(false)?;
+    let skips = Skips::begin()?;
     let outcome = steps(&skips);
     skips.show();
     outcome
@@ -97,7 +97,7 @@ fn run_documented() -> anyhow::Result<()> {
 
 /// Builds what the tests of these crates run, and nothing else; then runs the tests. No crate named: all.
 pub(crate) fn test(packages: &[String], args: &[String]) -> anyhow::Result<()> {
-    let skips = Skips::begin(false)?;
+    let skips = Skips::begin()?;
     let outcome = test_with(&skips, packages, args);
     skips.show();
     outcome

@@ -29,8 +29,8 @@ pub(crate) struct Skips {
 }
 
 impl Skips {
-    /// None yet. Tools are required as the machine's environment says; if that says nothing, as `otherwise` does.
-    pub(crate) fn begin(otherwise: bool) -> anyhow::Result<Self> {
+    /// None yet. Tools are required if the environment says so.
+    pub(crate) fn begin() -> anyhow::Result<Self> {
         let said = env::var_os(REQUIRE_ALL);
         let file = format!("skipped-{}", process::id());
         let file = path::absolute(target().join(file))?;
@@ -38,7 +38,7 @@ impl Skips {
         fs::write(&file, "").with_context(|| format!("cannot write {}", file.display()))?;
         Ok(Self {
             file,
-            tools_are_required: said.map_or(otherwise, |said| !said.is_empty() && said != "0"),
+            tools_are_required: said.is_some_and(|said| !said.is_empty() && said != "0"),
         })
     }
 

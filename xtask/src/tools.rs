@@ -80,7 +80,7 @@ pub(crate) fn fetch() -> anyhow::Result<()> {
     }
     fetch_packages(&missing).with_context(|| {
         format!(
-            "Debian's packages {} are not there and cannot be fetched: install them, or set {REQUIRE_ALL}=0 to leave \
+            "Debian's packages {} are not there and cannot be fetched: install them, or unset {REQUIRE_ALL} to leave \
              out the tests that take them",
             missing.join(" and ")
         )
