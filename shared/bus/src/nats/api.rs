@@ -38,6 +38,8 @@ const MAXIMUM_BYTES: &str = "maximum bytes exceeded";
 
 /// Error codes of nats-server (`server/errors.json`) that mean something here.
 pub(super) mod code {
+    /// Too few servers for the copies of a stream: the others start, cannot be reached, or have no room.
+    pub(crate) const NO_SUITABLE_PEERS: u64 = 10005;
     /// JetStream has no leader.
     pub(crate) const TEMPORARILY_UNAVAILABLE: u64 = 10008;
     /// The account has no JetStream.
@@ -98,14 +100,14 @@ impl From<ApiError> for BusError {
     }
 }
 
-/// The server's own distinction: 5xx may pass, anything else will not.
+/// The server's own distinction: 5xx may pass, anything else will not. Servers that are missing are 400, and may come.
 pub(super) fn refusal(error: &jetstream::Error) -> BusError {
     let message = error.to_string();
     if error.error_code().0 == code::STREAM_NOT_FOUND {
         BusError::NoLog
     } else if is_full(error) {
         BusError::Full { message }
-    } else if error.code() >= 500 {
+    } else if error.code() >= 500 || error.error_code().0 == code::NO_SUITABLE_PEERS {
         BusError::Unavailable { message }
     } else {
         BusError::Refused { message }

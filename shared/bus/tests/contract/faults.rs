@@ -11,7 +11,7 @@ use anteroom_wire::beat::Beat;
 use crate::{
     calls::{answer, at, beat, call, heard},
     harness::{Harness, until},
-    support::{Reader, Writer, control, delete, put, within},
+    support::{Reader, Writer, answered, control, delete, put, within},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -67,14 +67,7 @@ pub(crate) async fn while_away_everything_fails_at_once(mut harness: impl Harnes
     harness.restart().await;
     until(&**bus, Connection::Up).await;
     // The lease outlives the outage, and nothing was queued behind the writer's back.
-    let index = loop {
-        // The server may still be reading its files.
-        match within(bus.index()).await {
-            Ok(index) => break index,
-            Err(BusError::Unavailable { .. }) => tokio::task::yield_now().await,
-            Err(error) => panic!("{error}"),
-        }
-    };
+    let index = answered(|| bus.index()).await.unwrap();
     let objects = index.objects.values().next().unwrap();
     assert_eq!(objects.len(), 1);
     assert_eq!(objects.values().next().unwrap().1.as_str(), "1");
@@ -182,17 +175,20 @@ pub(crate) async fn a_log_is_made_anew_once_for_those_who_found_it_shortened(
     let mut reader = Reader::new(&*harness.client().await, LogScope::All);
     reader.caught_up_at(last).await;
     let before = writer.bus.head().await.unwrap().incarnation;
-    within(writer.bus.remake_log(&before)).await.unwrap();
-    let after = writer.bus.head().await.unwrap();
+    let remade = answered(|| writer.bus.remake_log(&before));
+    remade.await.unwrap();
+    let head = async || answered(|| writer.bus.head()).await.unwrap();
+    let after = head().await;
     assert_ne!(after.incarnation, before);
     // A second watcher found the log shortened too, and comes later.
-    within(harness.client().await.remake_log(&before))
-        .await
-        .unwrap();
-    assert_eq!(writer.bus.head().await.unwrap(), after);
-    let refused = within(writer.bus.append(writer.fence, vec![put("a", "x", 2)])).await;
+    let second = harness.client().await;
+    let remade = answered(|| second.remake_log(&before));
+    remade.await.unwrap();
+    assert_eq!(head().await, after);
+    let batch = vec![put("a", "x", 2)];
+    let refused = answered(|| writer.bus.append(writer.fence, batch.clone())).await;
     assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
-    let index = within(writer.bus.index()).await.unwrap();
+    let index = answered(|| writer.bus.index()).await.unwrap();
     assert!(index.objects.is_empty() && index.views.is_empty());
 
     reads_only_what_is_written_anew(&harness, &mut reader).await;

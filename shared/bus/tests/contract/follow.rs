@@ -1,6 +1,6 @@
 //! Following the log.
 
-use anteroom_bus::{LogEvent, LogScope, RestartCause};
+use anteroom_bus::{Follower, LogEvent, LogScope, RestartCause};
 use anteroom_model::{Op, Revision, ViewState};
 use anteroom_wire::envelope::Record;
 
@@ -9,17 +9,27 @@ use crate::{
     support::{Reader, Writer, control, delete, put, put_of, view, within},
 };
 
+/// Returns the next event of `follower` but [`LogEvent::Away`]: servers that elect a leader may be out of reach.
+async fn next_event(follower: &mut Follower) -> Option<LogEvent> {
+    loop {
+        match within(follower.next()).await {
+            Some(LogEvent::Away { .. }) => {}
+            event => return event,
+        }
+    }
+}
+
 pub(crate) async fn it_sees_records_as_they_were_written(harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
     let mut follower = harness.client().await.follow(LogScope::All);
-    let start = within(follower.next()).await;
+    let start = next_event(&mut follower).await;
     let head = writer.bus.head().await.unwrap();
     assert!(
         matches!(&start, Some(LogEvent::Restart { incarnation, cause: RestartCause::Start })
             if *incarnation == head.incarnation),
         "{start:?}"
     );
-    let caught_up = within(follower.next()).await;
+    let caught_up = next_event(&mut follower).await;
     assert!(
         matches!(caught_up, Some(LogEvent::CaughtUp { .. })),
         "{caught_up:?}"

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, Fence, Follower, Lease, LogEvent, LogScope, RestartCause};
+use anteroom_bus::{
+    AppendError, Bus, BusError, Fence, Follower, Lease, LogEvent, LogScope, RestartCause,
+};
 use anteroom_model::{
     Delta, Digest, Epoch, Group, ObjectKey, Op, ResourceVersion, Revision, Source, SourceInfo,
     ViewId, ViewRecord, ViewState, system,
@@ -21,6 +23,24 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future)
         .await
         .expect("what must happen did not")
+}
+
+/// Returns the outcome of `attempt`, which is made again while nobody answers: servers elect a leader of a log that they
+/// have just made, and tell one another its subjects one by one.
+pub(crate) async fn answered<T, E: Into<AppendError>, F: Future<Output = Result<T, E>>>(
+    attempt: impl Fn() -> F,
+) -> Result<T, AppendError> {
+    within(async {
+        loop {
+            match attempt().await.map_err(Into::into) {
+                Err(AppendError::Bus(BusError::Unavailable { .. })) => {
+                    tokio::task::yield_now().await;
+                }
+                outcome => return outcome,
+            }
+        }
+    })
+    .await
 }
 
 pub(crate) fn view(name: &str) -> ViewId {
@@ -110,20 +130,22 @@ impl Writer {
 
     /// Does the same as [`Writer::new`], with the lease of `group`.
     pub(crate) async fn of(bus: Arc<dyn Bus>, group: Group) -> Self {
-        bus.ensure_log().await.unwrap();
-        let held = bus.lease(group).await.unwrap();
+        answered(|| bus.ensure_log()).await.unwrap();
+        let held = answered(|| bus.lease(group)).await.unwrap();
         let term = held.as_ref().map_or(0, |(lease, _)| lease.term) + 1;
         let lease = Lease {
             term,
             holder: "test".into(),
         };
         let expected = held.map(|(_, fence)| fence);
-        let fence = bus.take_lease(group, lease, expected).await.unwrap();
+        let fence = answered(|| bus.take_lease(group, lease.clone(), expected));
+        let fence = fence.await.unwrap();
         Self { bus, fence }
     }
 
     pub(crate) async fn append(&self, batch: Vec<Envelope>) -> Revision {
-        self.bus.append(self.fence, batch).await.unwrap()
+        let appended = answered(|| self.bus.append(self.fence, batch.clone()));
+        appended.await.unwrap()
     }
 }
 

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use anteroom_bus::local::LocalBus;
+use anteroom_model::{Digest, Epoch, ResourceVersion, SourceInfo, ViewRecord, ViewState, system};
 use anteroom_runtime::Readiness;
+use anteroom_wire::envelope::{Envelope, Record};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -143,4 +145,41 @@ async fn the_next_term_is_higher_than_that_of_the_last_heartbeat() {
     let taken = a.bus.take_lease(GROUP, overwritten, Some(leader.fence));
     taken.await.unwrap();
     assert_eq!(a.win(0).await.term, leader.term + 1);
+}
+
+/// A view of `leader`'s group, in its term.
+fn control(leader: &Leadership) -> Envelope {
+    let source = system::kinds_source();
+    Envelope {
+        record: Record::Control(ViewRecord {
+            view: source.view_id(),
+            info: SourceInfo {
+                source,
+                kind: String::new(),
+                namespaced: false,
+            },
+            epoch: Epoch::new(leader.term, 1),
+            state: ViewState::Syncing,
+            version: ResourceVersion::default(),
+            objects: 0,
+            digest: Digest::default(),
+            origin: Epoch::default(),
+            age_max_ms: None,
+        }),
+        trace: None,
+    }
+}
+
+#[tokio::test]
+async fn the_next_term_is_higher_than_those_of_a_log_that_lost_its_leases() {
+    let bus = LocalBus::new();
+    let a = Candidate::new(&bus, "a");
+    let leader = a.win(6).await;
+    let written = a.bus.append(leader.fence, vec![control(&leader)]).await;
+    // A lease that is taken again moves to the end of the log.
+    a.win(leader.term - 1).await;
+    bus.faults().truncate_log(written.unwrap());
+    let restarted = Candidate::new(&bus, "a");
+    assert_eq!(restarted.bus.lease(GROUP).await.unwrap(), None);
+    assert_eq!(restarted.win(0).await.term, leader.term + 1);
 }
