@@ -3,19 +3,30 @@
 //!
 //! Each program is run twice under callgrind, with fewer and with more rounds. The difference is what
 //! the rounds took, whatever the start took.
+//!
+//! Counts are compared with those of the recorded baseline. Another compiler, and another processor's instructions, change
+//! them by some hundredths too: then record the baseline of the earlier code first.
 
 use std::{
-    fmt::Write,
+    collections::BTreeMap,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
 
 use crate::{
     profile::callgrind::Costs,
-    shell::{cargo, run, say, target},
+    shell::{cargo, root, run, say, target},
 };
+
+/// The file of the recorded counts, by the programs' names.
+const BASELINE: &str = "xtask/instructions.json";
+
+/// The ratio of instructions to the recorded ones above which a program counts as a regression.
+const RATIO_MAX: f64 = 1.03;
 
 /// A program to count.
 struct Driver {
@@ -87,22 +98,34 @@ const DRIVERS: &[Driver] = &[
     ),
 ];
 
-/// Counts every driver whose name holds `only`, and prints JSON.
-pub(crate) fn count(only: Option<&str>) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct InstructionsArgs {
+    /// Only programs with this text in their names.
+    only: Option<String>,
+    /// Write the counts into the baseline.
+    #[arg(long)]
+    record: bool,
+}
+
+/// Counts every chosen driver, prints JSON, and fails where a count is above that of the baseline.
+pub(crate) fn count(args: &InstructionsArgs) -> anyhow::Result<()> {
     let installed = Command::new("valgrind").arg("--version").output();
     if !installed.is_ok_and(|output| output.status.success()) {
         bail!(
             "valgrind is not installed: counting instructions takes it, as in `apt-get install valgrind`"
         );
     }
-    let chosen = DRIVERS
+    let only = args.only.as_deref().unwrap_or_default();
+    let chosen: Vec<_> = DRIVERS
         .iter()
-        .filter(|driver| only.is_none_or(|only| driver.name.contains(only)));
-    let chosen: Vec<_> = chosen.collect();
+        .filter(|driver| driver.name.contains(only))
+        .collect();
     ensure!(!chosen.is_empty(), "no program is called so");
     let folder = target().join("instructions");
-    std::fs::create_dir_all(&folder)?;
-    let mut json = String::new();
+    fs::create_dir_all(&folder)?;
+    let mut baseline = read_baseline()?;
+    let mut counted = BTreeMap::new();
+    let mut regressions = Vec::new();
     for driver in chosen {
         let program = build(driver)?;
         let [few, many] = driver.rounds;
@@ -111,21 +134,56 @@ pub(crate) fn count(only: Option<&str>) -> anyhow::Result<()> {
             costs(driver, &program, many, &folder)?,
         );
         let each = many_took.since(&few_took, many - few);
-        let (instructions, allocations) = (each.instructions, each.allocations);
-        say(&format!(
-            "{}: {instructions:.0} instructions, {allocations:.1} allocations",
-            driver.name
-        ));
-        let comma = if json.is_empty() { "" } else { "," };
-        // Writing to a string cannot fail.
-        let _ = write!(
-            json,
-            "{comma}\n  {:?}: {{ \"instructions\": {instructions:.0}, \"allocations\": {allocations:.1} }}",
-            driver.name
-        );
+        let row = compared(driver.name, each.instructions, baseline.get(driver.name));
+        say(&format!("{}, {:.1} allocations", row.text, each.allocations));
+        if row.is_regression {
+            regressions.push(row.text);
+        }
+        let count = json!({
+            "instructions": each.instructions.round(),
+            "allocations": (each.allocations * 10.0).round() / 10.0,
+        });
+        counted.insert(driver.name.to_owned(), count);
     }
-    print_json(&format!("{{{json}\n}}"));
+    print_json(&serde_json::to_string_pretty(&counted)?);
+    if args.record {
+        baseline.extend(counted);
+        let text = serde_json::to_string_pretty(&baseline)?;
+        return fs::write(root().join(BASELINE), text + "\n").context(BASELINE);
+    }
+    ensure!(
+        regressions.is_empty(),
+        "more than {RATIO_MAX} times the instructions of {BASELINE}: {}",
+        regressions.join("; ")
+    );
     Ok(())
+}
+
+fn read_baseline() -> anyhow::Result<BTreeMap<String, Value>> {
+    let text = fs::read_to_string(root().join(BASELINE)).context(BASELINE)?;
+    serde_json::from_str(&text).context(BASELINE)
+}
+
+/// A line about one program.
+struct Row {
+    text: String,
+    is_regression: bool,
+}
+
+/// Compares the instructions of a program with the recorded ones, if there are any.
+fn compared(name: &str, instructions: f64, recorded: Option<&Value>) -> Row {
+    let recorded = recorded.and_then(|recorded| recorded["instructions"].as_f64());
+    let text = format!("{name}: {instructions:.0} instructions");
+    match recorded {
+        Some(recorded) => Row {
+            text: format!("{text}, {:.3} times the recorded", instructions / recorded),
+            is_regression: instructions > recorded * RATIO_MAX,
+        },
+        None => Row {
+            text: format!("{text}, none recorded"),
+            is_regression: false,
+        },
+    }
 }
 
 /// The program, optimised, and where it is.
@@ -168,4 +226,28 @@ fn costs(driver: &Driver, program: &Path, rounds: u64, folder: &Path) -> anyhow:
 #[expect(clippy::print_stdout, reason = "the task's output")]
 fn print_json(json: &str) {
     println!("{json}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_regression_is_more_than_the_ratio() {
+        let recorded = json!({ "instructions": 1000.0 });
+        let row = compared("a", 1031.0, Some(&recorded));
+        assert_eq!(row.text, "a: 1031 instructions, 1.031 times the recorded");
+        assert!(row.is_regression);
+        assert!(!compared("a", 1030.0, Some(&recorded)).is_regression);
+        assert!(!compared("a", 1e9, None).is_regression);
+    }
+
+    #[test]
+    fn the_baseline_has_every_program_once() {
+        let baseline = read_baseline().unwrap();
+        let names: BTreeMap<_, _> = DRIVERS.iter().map(|driver| (driver.name, ())).collect();
+        assert_eq!(names.len(), DRIVERS.len());
+        assert!(baseline.keys().all(|name| names.contains_key(name.as_str())));
+        assert!(names.keys().all(|name| baseline.contains_key(*name)));
+    }
 }

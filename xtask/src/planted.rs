@@ -195,8 +195,14 @@ impl Trial {
             // Of a run that was interrupted.
             self.remove()?;
         }
+        // Of a file that was only touched, `stash` takes the new time for a change, and finds none.
+        output(&mut git(&["update-index", "-q", "--refresh"]))?;
         let stash = output(&mut git(&["stash", "create"]))?;
-        ensure!(stash.status.success(), "git cannot copy what is changed");
+        let why = String::from_utf8_lossy(&stash.stderr);
+        ensure!(
+            stash.status.success(),
+            "git cannot copy what is changed: {why}"
+        );
         let stash = String::from_utf8_lossy(&stash.stdout).trim().to_owned();
         let revision = match stash.as_str() {
             "" => "HEAD",

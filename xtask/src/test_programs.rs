@@ -73,15 +73,21 @@ impl TestPrograms {
         })
     }
 
+    /// Runs all tests, and names each program that failed.
     fn run_all(&self, skips: &Skips) -> anyhow::Result<()> {
         let (name, percent) = GO_HEAP_GROWTH;
         let (stories, others): (Vec<_>, Vec<_>) =
             self.0.iter().partition(|program| program.is_stories());
-        let mut all = others.into_iter().chain(stories);
-        all.try_for_each(|program| {
+        let outcomes = others.into_iter().chain(stories).map(|program| {
             let mut command = program.command();
             run(command.env(name, percent).envs(skips.env()))
-        })
+        });
+        let failed: Vec<_> = outcomes
+            .filter_map(Result::err)
+            .map(|error| format!("{error:#}"))
+            .collect();
+        ensure!(failed.is_empty(), "{}", failed.join("; and "));
+        Ok(())
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Image,
     /// `Object{…}`, or a part of one.
     Object,
-    /// `JSONPatch{…}`
+    /// The value of `JSONPatch{…}`: a step of a JSON patch.
     Patch,
 }
 

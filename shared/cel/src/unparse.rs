@@ -311,7 +311,7 @@ impl SourceWriter<'_> {
         let _ = write!(self.text, "_{at}");
     }
 
-    /// `.name`
+    /// Writes the field `.name`.
     fn field(&mut self, name: &str) {
         let is_plain = is_identifier(name) && !RESERVED.contains(&name);
         self.push(if is_plain { "." } else { ".`" });

@@ -168,9 +168,9 @@ fn settings(
 struct EvaluationFields {
     /// `mode: Kubernetes`. In a different mode, the compiler reads no further field.
     is_of_objects: bool,
-    /// `mutateExisting`
+    /// The value of `mutateExisting`.
     changes_existing: bool,
-    /// `useServerSideApply`
+    /// The value of `useServerSideApply`.
     applies_server_side: bool,
     /// `skipBackgroundRequests: false`
     is_triggered_by_own: bool,

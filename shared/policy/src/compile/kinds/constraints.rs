@@ -1,4 +1,4 @@
-//! `matchConstraints`.
+//! Compiles `matchConstraints`: the requests that a policy is about.
 
 use super::super::{
     fields::{Field, KnownFields, ManifestObject},
