@@ -1,4 +1,4 @@
-//! The views that a mirror is asked to hold, to load and to evict.
+//! The views that a mirror is asked to follow, to hold, to load and to evict.
 //!
 //! Keepers of memory, of use and of shares ask here, at any time and without waiting; the mirror's task takes the
 //! demands up. A demand on a view replaces the earlier demand on it, so there are at most as many demands as views.
@@ -56,6 +56,8 @@ pub trait OpenSealed: fmt::Debug + Send + Sync {
 /// One thing asked.
 #[derive(Debug)]
 pub(crate) enum Demand {
+    /// From now on, these views of the log alone.
+    Follow(Vec<ViewId>),
     /// From now on, these views.
     Hold(HeldViewFilter),
     /// Sealed bodies may be opened now that could not be.
@@ -78,6 +80,7 @@ struct DemandQueue {
 
 #[derive(Debug, Default)]
 struct Requests {
+    follow: Option<Vec<ViewId>>,
     hold: Option<HeldViewFilter>,
     reopen: bool,
     /// True for each view that is to be loaded, false for each that is to be evicted.
@@ -86,6 +89,9 @@ struct Requests {
 
 impl Requests {
     fn next(&mut self) -> Option<Demand> {
+        if let Some(views) = self.follow.take() {
+            return Some(Demand::Follow(views));
+        }
         if let Some(hold) = self.hold.take() {
             return Some(Demand::Hold(hold));
         }
@@ -104,6 +110,7 @@ impl Demands {
     pub(crate) fn put(&self, demand: Demand) {
         let mut asked = self.0.asked.lock();
         match demand {
+            Demand::Follow(views) => asked.follow = Some(views),
             Demand::Hold(hold) => asked.hold = Some(hold),
             Demand::Reopen => asked.reopen = true,
             Demand::Evict(view) => {

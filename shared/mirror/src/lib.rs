@@ -18,12 +18,12 @@
 //! other views go on answering: what is read again is gathered beside what is served.
 //!
 //! What it holds may change at any time (`demand`): a view is evicted, comes back, or is another's
-//! from now on. One view is read again by itself, beside the others (`machine::loads`).
+//! from now on. So may what it follows of the log. One view is read again by itself, beside the others (`machine::loads`).
 //!
 //! `mirror` is the task that feeds the machine, and hands on what comes out of it: [`ViewHandle`]s,
 //! [`MirrorReadiness`], [`MirrorMetrics`], and spans.
 //!
-//! Replicas mirror every view; a webhook mirrors the system views.
+//! Replicas mirror every view; a webhook mirrors the system views, and those that are local.
 //!
 //! | module | content |
 //! |---|---|
@@ -31,7 +31,7 @@
 //! | `mirrored_view` | one view: objects, proof, age, repair |
 //! | `proof`, `freshness` | is everything here; how old is it |
 //! | `reread` | when the log is read again |
-//! | `demand` | which views are held, loaded and evicted |
+//! | `demand` | which views are followed, held, loaded and evicted |
 //! | `beats`, `effect` | heartbeats in; effects on the world outside |
 //! | `mirror`, `config` | the task that feeds the machine; its settings |
 //! | `handle`, `status`, `readiness` | views for readers; their status; readiness |

@@ -131,6 +131,12 @@ impl Mirror {
         self.demands.put(Demand::Hold(hold));
     }
 
+    /// From now on, the log is read for these views alone: from its start, beside what is served. Other views are freed
+    /// and are no more among [`Mirror::views`]. Returns at once.
+    pub fn follow(&self, views: Vec<ViewId>) {
+        self.demands.put(Demand::Follow(views));
+    }
+
     /// The keys have changed: views whose bodies could not be opened are loaded again. Returns at
     /// once.
     pub fn reopen(&self) {
@@ -227,6 +233,11 @@ impl Task {
 
     fn demanded(&mut self, demand: Demand) -> Vec<MirrorEffect> {
         match demand {
+            Demand::Follow(views) => {
+                let scope = LogScope::Views(views);
+                self.follower = self.bus.follow(scope.clone());
+                self.machine.follow(scope)
+            }
             Demand::Hold(hold) => self.machine.hold(hold),
             Demand::Reopen => self.machine.reopen(),
             Demand::Evict(view) => self.machine.evict(&view),

@@ -145,6 +145,22 @@ impl Machine {
         effects
     }
 
+    /// From now on, the log is read in this scope: the reader begins again, and views outside of it are freed and forgotten.
+    pub(crate) fn follow(&mut self, scope: LogScope) -> Vec<MirrorEffect> {
+        let mut effects = Vec::new();
+        let outside = |id: &&ViewId| !scope.holds(id);
+        let gone: Vec<_> = self.views.keys().filter(outside).cloned().collect();
+        for id in gone {
+            if let Some(kept) = self.views.get(&id) {
+                kept.write().evict();
+            }
+            self.forget(&id, &mut effects);
+        }
+        self.unheld.retain(|id, _| scope.holds(id));
+        self.scope = scope;
+        effects
+    }
+
     pub(super) fn want_load(&mut self, id: &ViewId, effects: &mut Vec<MirrorEffect>) {
         self.healthy = false;
         let Some(kept) = self.views.get(id) else {

@@ -389,3 +389,57 @@ async fn a_view_that_is_given_away_is_gone_and_one_that_is_taken_over_comes() {
     come.await.unwrap();
     harness.until_equal().await;
 }
+
+/// The views that are followed already are served while the log is read again.
+#[tokio::test(start_paused = true)]
+async fn views_that_are_followed_from_now_on_come_and_others_go() {
+    let bus = LocalBus::new();
+    let mut writer = ViewWriter::with_system_views(Arc::new(bus.join())).await;
+    let views = ["ingresses", "services"].map(|plural| writer.open(collection(plural, "Thing")));
+    for view in &views {
+        writer.put(view, "ns", "a", json!({})).await;
+        writer.synced(view).await;
+    }
+    let shutdown = CancellationToken::new();
+    let mirror = Mirror::start(
+        Arc::new(bus.join()),
+        LogScope::Views(views[..1].to_vec()),
+        MirrorConfig::default(),
+        MirrorMetrics::default(),
+        &shutdown,
+    );
+    let served = async |view: &ViewId| {
+        let mut seen = mirror.views();
+        seen.wait_for(|seen| seen.contains_key(view)).await.unwrap();
+        let handle = mirror.view(view).unwrap();
+        let mut serving = handle.serving();
+        serving.wait_for(|serves| *serves).await.unwrap();
+        handle
+    };
+    let story = async {
+        let first = served(&views[0]).await;
+        assert!(mirror.view(&views[1]).is_none());
+        let mut serving = first.serving();
+        serving.mark_unchanged();
+        mirror.follow(views.to_vec());
+        served(&views[1]).await;
+        assert!(!serving.has_changed().unwrap());
+        assert!(mirror.view(&views[0]).unwrap().is(&first));
+        mirror.follow(views[1..].to_vec());
+        let mut seen = mirror.views();
+        seen.wait_for(|seen| !seen.contains_key(&views[0]))
+            .await
+            .unwrap();
+        assert!(first.read(Some(u64::MAX), |_, _| ()).is_err());
+    };
+    let beating = async {
+        loop {
+            writer.beat().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    tokio::select! {
+        () = story => {}
+        () = beating => {}
+    }
+}
