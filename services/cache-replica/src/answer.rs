@@ -150,7 +150,56 @@ impl Answerer {
         decoded(body, None)
     }
 
-    async fn outcome(
+    /// Answers a request of this process, if each of its queries is short and the view is where the request demands it
+    /// to be: `None` otherwise. A view that is not fresh does not answer, whatever age the request accepts.
+    pub(crate) fn answer_at_once(
+        &self,
+        view: &ViewHandle,
+        request: QueryRequest,
+        deadline: Deadline,
+    ) -> Option<QueryOutcome> {
+        self.short_reply(view, request, deadline).transpose()
+    }
+
+    fn short_reply(
+        &self,
+        view: &ViewHandle,
+        request: QueryRequest,
+        deadline: Deadline,
+    ) -> Result<Option<QueryReply>, FactError> {
+        deadline.check()?;
+        let demand = Demand::of(view, &request);
+        let Some(met) = demand.wait(view, deadline).now_or_never() else {
+            return Ok(None);
+        };
+        met?;
+        if request.age_max_ms.is_some() {
+            view.snapshot(None)?;
+        }
+        let beneficiary = request.beneficiary();
+        // What its values take is counted where they were made.
+        let _running = self.quota.admit(&beneficiary, 0)?;
+        let age_max_ms = request.age_max_ms;
+        let queries = self.prepared(request);
+        let (state, position) = view.snapshot(age_max_ms)?;
+        let batch = Batch::new(
+            view.clone(),
+            state,
+            position,
+            queries,
+            beneficiary,
+            deadline,
+        );
+        let taken = BootInstant::now();
+        let results: Option<Vec<_>> = self.inline_results(&batch).collect();
+        Ok(results.map(|results| {
+            self.evaluator.note_short_request();
+            self.reply(&batch, taken, results)
+        }))
+    }
+
+    /// Answers a request, however long that takes within the deadline.
+    pub(crate) async fn outcome(
         &self,
         view: &ViewHandle,
         request: QueryRequest,
@@ -186,22 +235,17 @@ impl Answerer {
         deadline: Deadline,
     ) -> QueryOutcome {
         let _running = self.quota.admit(&beneficiary, memory)?;
-        let prepare = |query| Prepared::new(query, self.evaluator.plans());
-        let queries: Vec<_> = request.queries.into_iter().map(prepare).collect();
+        let age_max_ms = request.age_max_ms;
+        let queries = self.prepared(request);
         let selects = queries.iter().flat_map(Prepared::selects);
         self.references
             .wait_until_settled(view, selects, deadline.left())
             .await;
-        let (state, position) = view.snapshot(request.age_max_ms)?;
+        let (state, position) = view.snapshot(age_max_ms)?;
         let view = view.clone();
         let batch = Batch::new(view, state, position, queries, beneficiary, deadline);
         let taken = BootInstant::now();
-        let mut inline_steps = REQUEST_INLINE_STEPS_MAX;
-        let inline = |prepared| {
-            self.evaluator
-                .answer_inline(&batch, prepared, &mut inline_steps)
-        };
-        let results: Vec<_> = batch.queries.iter().map(inline).collect();
+        let results: Vec<_> = self.inline_results(&batch).collect();
         if results.iter().all(Option::is_some) {
             self.evaluator.note_short_request();
             let results = results.into_iter().flatten().collect();
@@ -217,6 +261,23 @@ impl Answerer {
             return Err(deadline.exceeded());
         }
         Ok(self.reply(&batch, taken, results))
+    }
+
+    fn prepared(&self, request: QueryRequest) -> Vec<Prepared> {
+        let prepare = |query| Prepared::new(query, self.evaluator.plans());
+        request.queries.into_iter().map(prepare).collect()
+    }
+
+    /// Evaluates the queries that are short, in order; `None` for each of the others.
+    fn inline_results(
+        &self,
+        batch: &Batch,
+    ) -> impl Iterator<Item = Option<Result<Bytes, FactError>>> {
+        let mut inline_steps = REQUEST_INLINE_STEPS_MAX;
+        batch.queries.iter().map(move |prepared| {
+            self.evaluator
+                .answer_inline(batch, prepared, &mut inline_steps)
+        })
     }
 
     /// Waits until the view has the position that the request demands. Only a request that has to wait counts as waiting.
@@ -294,7 +355,7 @@ fn told_of_part(mut outcome: QueryOutcome, is_over_part: &dyn Fn() -> bool) -> Q
 }
 
 /// Adds the limit to the error of an evicted view.
-fn with_reason(error: FactError, usage: &ViewUsage) -> FactError {
+pub(crate) fn with_reason(error: FactError, usage: &ViewUsage) -> FactError {
     match (error, usage.evicted()) {
         (FactError::Evicted { view, .. }, Some(message)) => FactError::Evicted { view, message },
         (error, _) => error,

@@ -85,6 +85,11 @@ pub struct Args {
     #[arg(skip)]
     pub scan_lanes: Option<usize>,
 
+    /// Evaluations that may have a thread at once, beside scans: several for each core, unless the views are local to a
+    /// process that has other work.
+    #[arg(skip)]
+    pub workers: Option<usize>,
+
     /// The keys that sealed bodies are opened with.
     #[arg(skip = Keys::none())]
     pub keys: Keys,
@@ -108,6 +113,7 @@ impl Default for Args {
             views: Vec::new(),
             replication_factor: 0,
             scan_lanes: None,
+            workers: None,
             keys: Keys::none(),
             asker_keys: Keys::none(),
         }

@@ -9,6 +9,7 @@
 //! | module | content |
 //! |---|---|
 //! | `replica` | [`run`]: the replica until shutdown |
+//! | `local` | [`LocalReplica`]: views of the process that asks, without addresses |
 //! | `endpoint` | the addresses of one view |
 //! | `answer`, `deadline` | one call, from bytes to bytes; its time |
 //! | `evaluate` | one query; `path` has the ways to its answer |
@@ -36,6 +37,7 @@ mod derived;
 mod endpoint;
 mod evaluate;
 mod fair_slots;
+mod local;
 mod memo;
 mod memory;
 mod memory_limit;
@@ -50,4 +52,5 @@ mod waiting;
 
 pub use args::Args;
 pub use command::Command;
+pub use local::{LocalArgs, LocalReplica};
 pub use replica::{run, run_and_show};

@@ -7,5 +7,5 @@ mod keeper;
 mod last_use;
 mod rule;
 
-pub(crate) use keeper::{DesiredOptions, Keeper};
+pub(crate) use keeper::{DesiredOptions, Keeper, Limited};
 pub(crate) use last_use::{ViewUsage, ViewUsages};

@@ -16,7 +16,7 @@ use crate::{
     answer::Answerer,
     beats::Beats,
     endpoint::ViewEndpoint,
-    memory::{DesiredOptions, Keeper, ViewUsages},
+    memory::{DesiredOptions, Keeper, Limited, ViewUsages},
     metrics::{MemoryMetrics, QueryMetrics},
     references::References,
     shares, waiting,
@@ -126,7 +126,7 @@ pub async fn run_and_show(
         metrics: MemoryMetrics::registered(&service.metrics),
         replica: beats.replica.clone(),
         limit: args.memory_limit,
-        check: service.readiness.check("memory", "the first look at it"),
+        limited: Limited::Process(service.readiness.check("memory", "the first look at it")),
         moved: BTreeMap::new(),
         desired: DesiredOptions::default(),
     };

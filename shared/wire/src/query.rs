@@ -191,7 +191,11 @@ pub fn decode_outcome(bytes: &[u8]) -> Result<QueryOutcome, WireError> {
 
 const RPC_BYTES: &str = "bytes of a request or reply";
 
-fn check(request: &QueryRequest) -> Result<(), WireError> {
+/// Checks a request that does not travel against the limits of one that does, but for its size.
+///
+/// # Errors
+/// [`WireError::Limit`] over [`QUERIES_PER_REQUEST_MAX`] or [`EXPRESSION_BYTES_MAX`].
+pub fn check(request: &QueryRequest) -> Result<(), WireError> {
     within(
         "queries in a request",
         request.queries.len(),

@@ -57,7 +57,7 @@ pub(crate) struct Evaluator {
 impl Evaluator {
     pub(crate) fn new(args: &Args, metrics: QueryMetrics) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = cores * EVALUATIONS_PER_CORE;
+        let workers = args.workers.unwrap_or(cores * EVALUATIONS_PER_CORE);
         let pieces_bytes_max = args.memo_bytes_max / 2;
         let functions = anteroom_functions::query_functions();
         let language = Language {

@@ -43,10 +43,18 @@ pub(crate) struct Keeper {
     pub(crate) metrics: MemoryMetrics,
     pub(crate) replica: String,
     pub(crate) limit: Option<u64>,
-    /// Not ready while the views take more than the limit, and none may be evicted.
-    pub(crate) check: Check,
+    pub(crate) limited: Limited,
     pub(crate) moved: BTreeMap<ViewId, Moved>,
     pub(crate) desired: DesiredOptions,
+}
+
+/// The memory that the limit is for.
+pub(crate) enum Limited {
+    /// The memory of the process. The check is not ready while the views take more than the limit, and none may be
+    /// evicted.
+    Process(Check),
+    /// The views, indexes and results alone. Any view may be evicted, since replicas have it too.
+    LocalViews,
 }
 
 /// A view that was evicted, or is on its way back.
@@ -144,8 +152,12 @@ impl Keeper {
             .map(|(id, view)| self.subject(now, id, view))
             .collect();
         let ids: Vec<_> = views.keys().collect();
+        let of_process = match self.limited {
+            Limited::Process(_) => PROCESS_BYTES,
+            Limited::LocalViews => 0,
+        };
         let room = self.limit.map(|limit| {
-            let taken = PROCESS_BYTES + evaluations_bytes(limit) + others;
+            let taken = of_process + evaluations_bytes(limit) + others;
             limit.saturating_sub(taken)
         });
         let decision = rule::decide(now, room, &subjects);
@@ -172,6 +184,7 @@ impl Keeper {
             self.uses.get_or_create(id).set_sealed();
         }
         let known = self.moved.get(id).map_or(0, |moved| moved.bytes);
+        let is_pinned = options.pinned && matches!(self.limited, Limited::Process(_));
         EvictableView {
             bytes: match phase {
                 Phase::Held => view.bytes(),
@@ -179,7 +192,7 @@ impl Keeper {
                 Phase::Evicted { .. } => known,
             },
             bytes_max: options.bytes_max,
-            stays: options.pinned || id.is_system(),
+            stays: is_pinned || id.is_system(),
             tenant,
             used_at: self.uses.get_or_create(id).at(),
             tie: shares::weight(&self.replica, id),
@@ -226,7 +239,17 @@ impl Keeper {
     fn evict(&mut self, now: u64, id: &ViewId, subject: &EvictableView, why: EvictionReason) {
         let times = self.moved.get(id).map_or(0, |moved| moved.times) + 1;
         let reason = reason(why, subject, self.limit);
-        tracing::warn!(view = %id, bytes = subject.bytes, reason, "view evicted");
+        match self.limited {
+            Limited::Process(_) => {
+                tracing::warn!(view = %id, bytes = subject.bytes, reason, "view evicted");
+            }
+            Limited::LocalViews => tracing::warn!(
+                view = %id,
+                bytes = subject.bytes,
+                reason,
+                "local view evicted: replicas are asked instead; raise --local-views-memory-limit, or name fewer views"
+            ),
+        }
         self.metrics.evicted(id, why.label());
         self.uses.get_or_create(id).set_evicted(Some(reason));
         let moved = Moved {
@@ -249,12 +272,15 @@ impl Keeper {
     }
 
     fn tell_over(&self, over: bool) {
+        let Limited::Process(check) = &self.limited else {
+            return;
+        };
         if over {
-            self.check.not_ready(
+            check.not_ready(
                 "memory: what is pinned takes more than the limit; raise --memory-limit, or pin less",
             );
         } else {
-            self.check.ready();
+            check.ready();
         }
     }
 }

@@ -12,6 +12,7 @@ mod fallback;
 mod harness;
 mod indexes;
 mod lifecycle;
+mod local;
 mod memory;
 mod queries;
 mod retained;

@@ -1,0 +1,314 @@
+//! A replica for the process that it is in: it has no address, sends no heartbeats, and is asked by calls of functions.
+//!
+//! Replicas hold each of its views too, and are asked where it does not answer. So it pins nothing, and it says at once
+//! that a query takes long. Nobody counts on it: a policy is ready only once a replica serves its views.
+//!
+//! It has no keys. Sealed views, those of Secrets, are left to replicas.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_bus::{Bus, LogScope};
+use anteroom_mirror::{Mirror, MirrorConfig, MirrorMetrics, ViewHandle};
+use anteroom_model::{FactError, ViewId, system};
+use anteroom_runtime::Service;
+use anteroom_wire::query::{self, QueryOutcome, QueryRequest, RPC_BYTES_MAX};
+use bytes::Bytes;
+use parking_lot::RwLock;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Args,
+    answer::{Answerer, with_reason},
+    deadline::Deadline,
+    memory::{DesiredOptions, Keeper, Limited, ViewUsage, ViewUsages},
+    metrics::{MemoryMetrics, QueryMetrics},
+    references::References,
+    sealed,
+    shares::Patterns,
+};
+
+/// The name of a local replica in answers, records and traces.
+const NAME: &str = "local";
+
+/// The most local views of a process. The log's server looks at two subjects for each of them, for each record.
+const VIEWS_MAX: usize = 32;
+
+/// Evaluations that may have a thread at once. The process has other work, and replicas evaluate most that takes long.
+const WORKERS: usize = 2;
+
+/// Slices of large views that are looked through at once.
+const SCAN_LANES: usize = 1;
+
+/// Options of a local replica.
+#[derive(Clone, Debug)]
+pub struct LocalArgs {
+    /// The views that are local, in the format of a replica's `--views`.
+    pub views: Vec<String>,
+    /// The bytes that views, indexes and results may take.
+    pub memory_limit: u64,
+    /// The age of a view's last news above which the view is stale.
+    pub age_max_ms: u64,
+}
+
+/// A replica for the process that it is in.
+#[derive(Debug)]
+pub struct LocalReplica {
+    patterns: Patterns,
+    memory_limit: u64,
+    mirror: Arc<Mirror>,
+    answerer: Answerer,
+    uses: Arc<ViewUsages>,
+    /// The views that it answers for, read or not.
+    held: RwLock<HashMap<ViewId, Arc<ViewUsage>>>,
+}
+
+impl LocalReplica {
+    /// Begins to follow the log, until `stop`. It holds no view before [`LocalReplica::hold`]. Must be called within a
+    /// tokio runtime.
+    pub fn start(local: &LocalArgs, bus: Arc<dyn Bus>, stop: &CancellationToken) -> Arc<Self> {
+        let args = Args {
+            replica_id: Some(NAME.to_owned()),
+            age_max_ms: local.age_max_ms,
+            memory_limit: Some(local.memory_limit),
+            workers: Some(WORKERS),
+            scan_lanes: Some(SCAN_LANES),
+            ..Args::default()
+        };
+        let config = MirrorConfig {
+            age_max_ms: local.age_max_ms,
+            ..MirrorConfig::default()
+        };
+        let mirror = Mirror::start(
+            bus,
+            LogScope::Views(followed(&[])),
+            config,
+            MirrorMetrics::default(),
+            stop,
+        );
+        // Nobody serves these metrics: alerts are about replicas, and the process counts its own queries.
+        let metrics = QueryMetrics::registered(&Service::new(NAME).metrics);
+        let references = Arc::new(References::default());
+        Arc::new(Self {
+            patterns: Patterns::new(&local.views),
+            memory_limit: local.memory_limit,
+            mirror: Arc::new(mirror),
+            answerer: Answerer::new(args.name(), &args, metrics, references),
+            uses: Arc::new(ViewUsages::new()),
+            held: RwLock::default(),
+        })
+    }
+
+    /// Keeps indexes up with their views, and the views within the memory limit, until `stop`.
+    ///
+    /// # Errors
+    /// The views are kept within the limit no more.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) -> anyhow::Result<()> {
+        let evaluator = Arc::clone(self.answerer.evaluator());
+        let keeper = Keeper {
+            mirror: Arc::clone(&self.mirror),
+            uses: Arc::clone(&self.uses),
+            evaluator: Arc::clone(&evaluator),
+            metrics: MemoryMetrics::registered(&Service::new(NAME).metrics),
+            replica: NAME.to_owned(),
+            limit: Some(self.memory_limit),
+            limited: Limited::LocalViews,
+            moved: BTreeMap::new(),
+            desired: DesiredOptions::default(),
+        };
+        let indexes = evaluator.derived().run(stop.clone());
+        let ((), kept) = tokio::join!(indexes, keeper.run(stop));
+        kept
+    }
+
+    /// Answers from now on for those of these views that may be local, and for no others. New views are read from the
+    /// log beside the others. Does nothing where none has changed.
+    pub fn hold<'v>(&self, views: impl Iterator<Item = &'v ViewId>) {
+        let mut wanted: Vec<&ViewId> = views
+            .filter(|view| may_be_local(&self.patterns, view))
+            .collect();
+        wanted.sort_unstable_by(|one, other| rank(one).cmp(&rank(other)));
+        wanted.dedup();
+        let matching = wanted.len();
+        wanted.truncate(VIEWS_MAX);
+        let mut held = self.held.write();
+        let has_new = wanted.iter().any(|view| !held.contains_key(*view));
+        if !has_new && wanted.len() == held.len() {
+            return;
+        }
+        let usage = |view: &&ViewId| ((*view).clone(), self.uses.get_or_create(view));
+        *held = wanted.iter().map(usage).collect();
+        drop(held);
+        self.mirror.follow(followed(&wanted));
+        tracing::info!(views = wanted.len(), "local views changed");
+        if matching > VIEWS_MAX {
+            tracing::warn!(
+                matching,
+                views_max = VIEWS_MAX,
+                "more views match --local-views than may be local: replicas are asked for the others; name fewer views"
+            );
+        }
+    }
+
+    /// Returns true if the view is local, whether it answers or not.
+    pub fn holds(&self, view: &ViewId) -> bool {
+        self.held.read().contains_key(view)
+    }
+
+    /// Returns true if the view is complete and fresh.
+    pub fn serves(&self, view: &ViewId) -> bool {
+        let handle = self.mirror.view(view);
+        handle.is_some_and(|handle| handle.status().borrow().serves())
+    }
+
+    /// Answers a request at once; `None`: one of its queries takes long, or the view is not yet where the request
+    /// demands it to be. A view that is not fresh does not answer here, whatever age the request accepts.
+    pub fn answer_at_once(
+        &self,
+        view: &ViewId,
+        request: &QueryRequest,
+        time: Duration,
+    ) -> Option<QueryOutcome> {
+        match self.find(view, request) {
+            Err(error) => Some(Err(error)),
+            Ok((handle, usage)) => {
+                let deadline = Deadline::after(time);
+                let request = request.clone();
+                let outcome = self.answerer.answer_at_once(&handle, request, deadline)?;
+                Some(limited(outcome, &usage))
+            }
+        }
+    }
+
+    /// Answers a request within this time, on threads of its own where that takes long.
+    ///
+    /// # Errors
+    /// The view does not answer; the query takes too much, or too long.
+    pub async fn answer(
+        &self,
+        view: &ViewId,
+        request: &QueryRequest,
+        time: Duration,
+    ) -> QueryOutcome {
+        let (handle, usage) = self.find(view, request)?;
+        let deadline = Deadline::after(time);
+        let outcome = self.answerer.outcome(&handle, request.clone(), deadline);
+        limited(outcome.await, &usage)
+    }
+
+    /// Returns the memory that views, indexes and results take.
+    pub fn bytes(&self) -> u64 {
+        let evaluator = self.answerer.evaluator();
+        self.mirror.bytes() + evaluator.derived().bytes() + evaluator.cached_bytes()
+    }
+
+    /// Returns a view that a request may be answered from, and notes its use.
+    fn find(
+        &self,
+        view: &ViewId,
+        request: &QueryRequest,
+    ) -> Result<(ViewHandle, Arc<ViewUsage>), FactError> {
+        query::check(request).map_err(|error| FactError::RequestInvalid {
+            message: error.to_string(),
+        })?;
+        let not_here = || FactError::NotSynced {
+            view: view.as_str().to_owned(),
+            state: "not local".to_owned(),
+        };
+        let usage = self.held.read().get(view).cloned();
+        let usage = usage.filter(|usage| !usage.is_sealed());
+        let usage = usage.ok_or_else(not_here)?;
+        usage.used();
+        let handle = self.mirror.view(view).ok_or_else(not_here)?;
+        Ok((handle, usage))
+    }
+}
+
+/// Returns true if a view may be local. Secrets never are. System views are the watcher's words, which a webhook follows
+/// anyway. Objects that are referenced by name are there only while replicas say that somebody reads them.
+fn may_be_local(patterns: &Patterns, view: &ViewId) -> bool {
+    let is_left_out = view.is_system() || view.is_of_references() || sealed::is_secret(view);
+    !is_left_out && patterns.hold(view)
+}
+
+/// The place of a view among those that may be local: views of whole types first, since those with a namespace or a
+/// selector may be a tenant's, who could make any number of them.
+fn rank(view: &ViewId) -> (bool, &str) {
+    let name = view.as_str();
+    (name.contains('~'), name)
+}
+
+/// The views of the log that are read: these, and what the watcher says of their options.
+fn followed(views: &[&ViewId]) -> Vec<ViewId> {
+    let options = std::iter::once(system::desired_views());
+    options.chain(views.iter().copied().cloned()).collect()
+}
+
+/// Adds the limit to the error of an evicted view, and refuses a reply that a replica could not send.
+fn limited(outcome: QueryOutcome, usage: &ViewUsage) -> QueryOutcome {
+    let reply = outcome.map_err(|error| with_reason(error, usage))?;
+    let bytes: usize = reply.results.iter().flatten().map(Bytes::len).sum();
+    if bytes > RPC_BYTES_MAX {
+        return Err(FactError::BudgetExceeded {
+            message: format!("the results take {bytes} bytes, and {RPC_BYTES_MAX} are the most"),
+        });
+    }
+    Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_system_views_and_references_are_never_local() {
+        let patterns = Patterns::new(&["*".to_owned(), "secrets".to_owned()]);
+        for (view, expected) in [
+            ("ingresses.v1.networking.k8s.io", true),
+            ("ingresses.v1.networking.k8s.io~0123456789abcdef", true),
+            ("apicall:0123456789abcdef", true),
+            ("secrets.v1.example.com", true),
+            ("secrets.v1", false),
+            ("secrets.v1~0123456789abcdef", false),
+            ("secrets.v1~objects", false),
+            ("configmaps.v1~objects", false),
+        ] {
+            assert_eq!(
+                may_be_local(&patterns, &ViewId::new(view)),
+                expected,
+                "{view}"
+            );
+        }
+        assert!(!may_be_local(&patterns, &system::policies()));
+    }
+
+    #[test]
+    fn only_views_that_match_a_pattern_are_local() {
+        let patterns = Patterns::new(&["ingresses".to_owned(), "services.v1".to_owned()]);
+        for (view, expected) in [
+            ("ingresses.v1.networking.k8s.io", true),
+            ("services.v1", true),
+            ("services.v1~0123456789abcdef", false),
+            ("pods.v1", false),
+        ] {
+            assert_eq!(
+                may_be_local(&patterns, &ViewId::new(view)),
+                expected,
+                "{view}"
+            );
+        }
+    }
+
+    #[test]
+    fn views_of_whole_types_come_first() {
+        let mut views = ["a.v1~0", "z.v1", "b.v1"].map(ViewId::new);
+        views.sort_by(|one, other| rank(one).cmp(&rank(other)));
+        assert_eq!(
+            views.map(|view| view.to_string()),
+            ["b.v1", "z.v1", "a.v1~0"]
+        );
+    }
+}
