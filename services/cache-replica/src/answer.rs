@@ -168,14 +168,14 @@ impl Answerer {
         deadline: Deadline,
     ) -> Result<Option<QueryReply>, FactError> {
         deadline.check()?;
+        if request.age_max_ms.is_some() {
+            view.snapshot(None)?;
+        }
         let demand = Demand::of(view, &request);
         let Some(met) = demand.wait(view, deadline).now_or_never() else {
             return Ok(None);
         };
         met?;
-        if request.age_max_ms.is_some() {
-            view.snapshot(None)?;
-        }
         let beneficiary = request.beneficiary();
         // What its values take is counted where they were made.
         let _running = self.quota.admit(&beneficiary, 0)?;

@@ -158,12 +158,6 @@ impl LocalReplica {
         self.held.read().contains_key(view)
     }
 
-    /// Returns true if the view is complete and fresh.
-    pub fn serves(&self, view: &ViewId) -> bool {
-        let handle = self.mirror.view(view);
-        handle.is_some_and(|handle| handle.status().borrow().serves())
-    }
-
     /// Answers a request at once; `None`: one of its queries takes long, or the view is not yet where the request
     /// demands it to be. A view that is not fresh does not answer here, whatever age the request accepts.
     pub fn answer_at_once(

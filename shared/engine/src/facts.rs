@@ -9,7 +9,7 @@
 //! - `source`: the seam: a place that facts come from.
 //! - `bus`: facts of a cluster. `pending` has those on their way.
 //! - `route` chooses the backends for a fact; `confined` checks the reads of a namespaced policy.
-//! - `views` asks replicas: `attempts` hedges, `outages` waits for who is away, `floors` keeps decisions from going back in
+//! - `views` asks replicas, and before them views of this process (`local`): `attempts` hedges, `outages` waits for who is away, `floors` keeps decisions from going back in
 //!   time.
 //! - `live` asks a watcher; `seal` opens sealed answers of replicas and watchers about Secrets. `message` encodes
 //!   requests and answers.
@@ -23,6 +23,7 @@ mod confined;
 mod decode;
 mod floors;
 mod live;
+mod local;
 mod memory;
 mod message;
 mod origin;
@@ -34,6 +35,7 @@ mod source;
 mod views;
 
 pub use bus::BusFacts;
+pub use local::LocalViews;
 #[cfg(test)]
 pub(crate) use memory::FactMemory;
 pub use memory::{FactHolder, FactPermit};

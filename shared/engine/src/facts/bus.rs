@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::{
     audit::{Audit, Sample},
     live::{Live, LiveAnswer},
+    local::LocalViews,
     memory::{FactHolder, FactMemory, FactPermit},
     message::review_number,
     origin::Origin,
@@ -63,6 +64,15 @@ impl BusFacts {
         Self {
             views: self.views.with_patience(patience),
             live: self.live.with_patience(patience),
+            ..self
+        }
+    }
+
+    /// Asks these views of this process before replicas.
+    #[must_use]
+    pub fn with_local(self, local: Arc<dyn LocalViews>) -> Self {
+        Self {
+            views: self.views.with_local(local),
             ..self
         }
     }

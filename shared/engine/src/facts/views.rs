@@ -1,4 +1,4 @@
-//! Asking the replicas.
+//! Asking the replicas, and before them this process, where a view is local.
 //!
 //! A replica that serves a view is asked first. Where there is none, one that knows the view says why
 //! it does not serve it, or answers from last-good data to who accepts its age.
@@ -6,9 +6,11 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, RequestError};
-use anteroom_model::{FactError, Incarnation, Revision, ViewId};
+use anteroom_model::{FactError, Incarnation, Retry, Revision, ViewId};
 use anteroom_seal::{AskedOf, Keys};
-use anteroom_wire::query::{Query, QueryReply, QueryRequest, decode_outcome, encode_request};
+use anteroom_wire::query::{
+    Query, QueryOutcome, QueryReply, QueryRequest, decode_outcome, encode_request,
+};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
@@ -17,6 +19,7 @@ use super::{
     attempts::{self, LaterAttempts},
     decode::{DecodedResults, Decoder, EncodedResult},
     floors::Floors,
+    local::{AtOnce, LocalViews, without_own_errors},
     memory::{FactHolder, FactMemory, FactPermit},
     message::{call, millis, reply_error, too_large},
     origin::Origin,
@@ -34,6 +37,8 @@ const END_TIMEOUT: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub(super) struct Views {
     bus: Arc<dyn Bus>,
+    /// The views of this process.
+    local: Option<Arc<dyn LocalViews>>,
     recorder: SharedRecorder,
     /// The time without an answer after which another replica is asked.
     hedge: Duration,
@@ -130,6 +135,7 @@ impl Views {
     ) -> Self {
         Self {
             bus,
+            local: None,
             recorder,
             hedge,
             later: Arc::default(),
@@ -165,6 +171,12 @@ impl Views {
         self
     }
 
+    /// Asks these views of this process before replicas.
+    pub(super) fn with_local(mut self, local: Arc<dyn LocalViews>) -> Self {
+        self.local = Some(local);
+        self
+    }
+
     /// Asks one view. Where it may be served soon, and `waits`, it is asked again.
     pub(super) async fn ask(
         &self,
@@ -188,11 +200,8 @@ impl Views {
         );
         let begun = Instant::now();
         question.request.of_scan = self.of_scans;
-        self.check_floor(&question.view).await;
-        self.demand_floor(&mut question);
-        let sealed = self.sealed(&question)?;
         let outcome = self
-            .patiently(&question, &sealed, deadline, waits)
+            .nearest(&mut question, deadline, waits)
             .instrument(span.clone())
             .await
             .and_then(|replied| checked(&question, replied));
@@ -225,6 +234,81 @@ impl Views {
             memory,
             origin,
         })
+    }
+
+    /// Asks the view in this process if it is local, and replicas otherwise. A query that takes long is one for replicas:
+    /// here, it is answered only where none of them does.
+    async fn nearest(
+        &self,
+        question: &mut Question,
+        deadline: Instant,
+        waits: bool,
+    ) -> Result<Replied, FactError> {
+        // Secrets are never asked for here.
+        let local = self.local.as_deref().filter(|_| !question.secret);
+        let Some(local) = local.filter(|local| local.holds(&question.view)) else {
+            return self.replicas(question, deadline, waits).await;
+        };
+        self.demand_floor(question);
+        match self.at_once(local, question, deadline) {
+            AtOnce::Answered(reply) => return Ok((reply, false)),
+            AtOnce::No => return self.replicas(question, deadline, waits).await,
+            AtOnce::TakesLong => {}
+        }
+        match self.replicas(question, half_way(deadline), false).await {
+            Err(error) if error.class().retry != Retry::Final => {}
+            replied => return replied,
+        }
+        match self.at_length(local, question, deadline).await {
+            Some(reply) => Ok((reply, false)),
+            None => self.replicas(question, deadline, waits).await,
+        }
+    }
+
+    fn at_once(&self, local: &dyn LocalViews, question: &Question, deadline: Instant) -> AtOnce {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Some(outcome) = local.answer_at_once(&question.view, &question.request, left) else {
+            self.recorder.local_query("long");
+            return AtOnce::TakesLong;
+        };
+        let counting = self.counting(question, outcome);
+        let outcome = counting.as_ref().err().map(|error| error.code().as_str());
+        self.recorder.local_query(outcome.unwrap_or("ok"));
+        counting.map_or(AtOnce::No, AtOnce::Answered)
+    }
+
+    async fn at_length(
+        &self,
+        local: &dyn LocalViews,
+        question: &Question,
+        deadline: Instant,
+    ) -> Option<QueryReply> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answering = local.answer(&question.view, &question.request, left);
+        let counting = self.counting(question, answering.await);
+        let outcome = counting.as_ref().err().map(|error| error.code().as_str());
+        self.recorder.local_query(outcome.unwrap_or("alone"));
+        counting.ok()
+    }
+
+    /// Returns the reply of a local view if it counts as one of a replica would, and raises the view's floor to it.
+    fn counting(&self, question: &Question, outcome: QueryOutcome) -> QueryOutcome {
+        let reply = without_own_errors(outcome?)?;
+        self.floors.raise(&question.view, &reply)?;
+        Ok(reply)
+    }
+
+    /// Asks replicas.
+    async fn replicas(
+        &self,
+        question: &mut Question,
+        deadline: Instant,
+        waits: bool,
+    ) -> Result<Replied, FactError> {
+        self.check_floor(&question.view).await;
+        self.demand_floor(question);
+        let sealed = self.sealed(question)?;
+        self.patiently(question, &sealed, deadline, waits).await
     }
 
     async fn patiently(
@@ -357,6 +441,12 @@ impl Views {
             }),
         }
     }
+}
+
+/// Returns the time at which half of what is left is over.
+fn half_way(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
 }
 
 fn checked(question: &Question, replied: Replied) -> Result<Replied, FactError> {
