@@ -108,6 +108,7 @@ async fn run_parts(args: ServeArgs, service: Service) -> anyhow::Result<()> {
     parts.webhook.drain_seconds = drain_seconds;
     let keys = keys(&args.seal, args.nats.is_none()).await?;
     parts.watcher.stale_after = Duration::from_millis(parts.replica.age_max_ms);
+    parts.webhook.stale_after_ms = parts.replica.age_max_ms;
     parts.watcher.shadow = parts.webhook.shadow;
     // A shadow reports nothing.
     parts.watcher.background_scans &= !parts.webhook.shadow;

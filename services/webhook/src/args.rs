@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anteroom_engine::exemptions::{ExemptionArgs, Exemptions};
+use anteroom_model::limits::AGE_MAX_DEFAULT_MS;
 use anteroom_runtime::{
     certs::{clients::ClientCaArgs, files::TlsFileArgs},
     instance,
@@ -146,6 +147,29 @@ pub struct Args {
     )]
     pub drain_seconds: u64,
 
+    /// Views that this webhook holds itself, by name or by the plural of their resource, as in
+    /// `ingresses,services.v1,apicall:*`. `*` stands for any text. It answers short queries of them without a replica, and
+    /// goes on while NATS is away, up to the age at which they are stale. Views of Secrets and objects that are read by
+    /// name are never local, and 32 are the most. Each webhook reads these views from the log, and needs memory for them.
+    #[arg(
+        long,
+        env = "ANTEROOM_LOCAL_VIEWS",
+        value_name = "PATTERNS",
+        value_delimiter = ','
+    )]
+    pub local_views: Vec<String>,
+
+    /// Memory for local views with their indexes, as in `64Mi`. Replicas are asked for a view that does not fit. Lower
+    /// `--review-memory-limit` by as much, or raise the container's limit.
+    #[arg(
+        long,
+        env = "ANTEROOM_LOCAL_VIEWS_MEMORY_LIMIT",
+        value_name = "BYTES",
+        default_value = "64Mi",
+        value_parser = anteroom_runtime::units::bytes
+    )]
+    pub local_views_memory_limit: u64,
+
     /// The ratio of API calls answered from a view that the webhook also reads live, in the
     /// background, to compare: 0 (none) to 1 (all). It counts and logs differences.
     #[arg(
@@ -182,6 +206,10 @@ pub struct Args {
     /// server uses its own trust store.
     #[arg(long, env = "ANTEROOM_TLS_CA_FILE", requires = "tls_cert_file")]
     pub tls_ca_file: Option<PathBuf>,
+
+    /// The age of a local view's last news above which it is stale: that of replicas.
+    #[arg(skip = AGE_MAX_DEFAULT_MS)]
+    pub stale_after_ms: u64,
 
     /// The keys that Secrets are asked for with.
     #[arg(skip = Keys::none())]

@@ -11,6 +11,7 @@ use anteroom_runtime::{
     Service,
     kubernetes::KubernetesArgs,
     process::{self, ProcessArgs},
+    units::duration_ms,
 };
 use anteroom_seal::AskerArgs;
 
@@ -33,6 +34,18 @@ pub struct Command {
         help_heading = "Webhook"
     )]
     without_api_server: bool,
+
+    /// The age of a local view's last news, as in `60s`, above which replicas are asked instead. Use the same value as
+    /// the replicas' `--stale-after`.
+    #[arg(
+        long = "stale-after",
+        env = "ANTEROOM_STALE_AFTER",
+        default_value = "60s",
+        value_parser = duration_ms,
+        value_name = "DURATION",
+        help_heading = "Webhook"
+    )]
+    stale_after_ms: u64,
 
     #[command(flatten)]
     asker: AskerArgs,
@@ -58,6 +71,7 @@ impl Command {
     async fn serve_by(self, exemptions: Exemptions, service: Service) -> anyhow::Result<()> {
         let mut webhook = self.webhook;
         webhook.exemptions = exemptions;
+        webhook.stale_after_ms = self.stale_after_ms;
         webhook.asker_keys = self.asker.keys().await?;
         let keys = webhook.asker_keys.clone();
         // Whether the API server is there is another matter: that is waited for.

@@ -14,6 +14,7 @@
 //! | `server`, `tls` | HTTPS; the certificate |
 //! | `exempt` | requests that no policy is asked about |
 //! | `admission` | the admission of policies and exceptions themselves |
+//! | `local_views` | views of this process, which are asked before replicas |
 //! | `ready` | whether replicas serve the views that policies need |
 //! | `registration` | webhook configurations, and proof that they are used |
 //! | `violations` | violations that are published for the reporter |
@@ -32,6 +33,7 @@ mod beats;
 mod command;
 mod drain;
 mod exempt;
+mod local_views;
 mod metrics;
 mod ready;
 mod registration;

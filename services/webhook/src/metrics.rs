@@ -43,6 +43,9 @@ pub(crate) struct WebhookMetrics {
     rules_counted: Arc<Mutex<HashSet<RuleNameLabels>>>,
     query_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     query_attempts: Counter,
+    local_queries: Family<OutcomeLabels, Counter>,
+    /// The memory of local views.
+    pub(crate) local_views_bytes: Gauge,
     live_read_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     audits: Family<ResultLabels, Counter>,
     review_errors: Family<CodeLabels, Counter>,
@@ -67,6 +70,8 @@ struct Usual {
     decisions: [[OnceLock<Counter>; 2]; 2],
     /// Queries that were answered.
     query_seconds: OnceLock<Histogram>,
+    /// Queries that local views answered at once.
+    local_queries: OnceLock<Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -147,6 +152,14 @@ impl WebhookMetrics {
             query_attempts: metrics.create(
                 "anteroom_webhook_query_attempts",
                 "Requests sent to replicas",
+            ),
+            local_queries: metrics.create(
+                "anteroom_webhook_local_queries",
+                "Queries of local views, by outcome: ok or alone for answers, long or an error code where replicas were asked",
+            ),
+            local_views_bytes: metrics.create(
+                "anteroom_webhook_local_views_bytes",
+                "Memory that local views take, with their indexes and results",
             ),
             live_read_seconds: metrics.register(
                 "anteroom_webhook_live_read_duration_seconds",
@@ -281,6 +294,17 @@ impl WebhookMetrics {
                 .get_or_init(histogram)
                 .observe(took.as_secs_f64()),
         }
+    }
+
+    fn asked_locally(&self, outcome: &'static str) {
+        let counter = || {
+            self.local_queries
+                .get_or_create_owned(&OutcomeLabels { outcome })
+        };
+        match outcome {
+            "ok" => self.usual.local_queries.get_or_init(counter).inc(),
+            _ => counter().inc(),
+        };
     }
 
     /// `error`: `None` for an answer.

@@ -7,10 +7,11 @@ use std::{
 };
 
 use anteroom_bus::Bus;
+use anteroom_cache_replica::{LocalArgs, LocalReplica};
 use anteroom_engine::{
     catalog::{self, Catalog, Catalogs},
     decide::Engine,
-    facts::BusFacts,
+    facts::{BusFacts, LocalViews},
     mutate_existing::MutateExisting,
     recorder::SharedRecorder,
     violations::Violations,
@@ -25,6 +26,7 @@ use crate::{
     beats::Beats,
     drain::Drain,
     exempt::Exempt,
+    local_views::{self, ReplicaViews},
     metrics::{KyvernoMetrics, WebhookMetrics},
     ready,
     registration::{
@@ -208,7 +210,10 @@ impl<'a> TaskHandles<'a> {
         let facts = facts.with_patience(Duration::from_secs(self.args.outage_patience_seconds));
         let memory_bytes = self.args.review_memory_limit;
         let fact_bytes = memory_bytes / FACTS_DIVISOR;
-        let facts = facts.with_memory(fact_bytes);
+        let mut facts = facts.with_memory(fact_bytes);
+        if !self.args.local_views.is_empty() {
+            facts = facts.with_local(self.local_views(&catalogs));
+        }
         let engine = Engine::new(catalogs, facts, Arc::clone(&recorder));
         let (violations, telling) =
             Violations::new(self.bus(), Arc::clone(&recorder), self.shutdown());
@@ -244,6 +249,23 @@ impl<'a> TaskHandles<'a> {
             drain: self.drain.clone(),
             is_shadow: self.args.shadow,
         })
+    }
+
+    /// Begins to hold the views that are local.
+    fn local_views(&self, catalogs: &Catalogs) -> Arc<dyn LocalViews> {
+        let local = LocalArgs {
+            views: self.args.local_views.clone(),
+            memory_limit: self.args.local_views_memory_limit,
+            age_max_ms: self.args.stale_after_ms,
+        };
+        let stop = self.shutdown().token();
+        let replica = LocalReplica::start(&local, self.bus(), &stop);
+        let run = Arc::clone(&replica).run(stop);
+        self.tasks.spawn("local views", run);
+        let (catalogs, bytes) = (catalogs.clone(), self.metrics.local_views_bytes.clone());
+        let keep = local_views::keep(Arc::clone(&replica), catalogs, bytes, self.shutdown());
+        self.tasks.spawn("choice of local views", keep);
+        Arc::new(ReplicaViews(replica))
     }
 
     /// Returns whether every client has to prove its identity.

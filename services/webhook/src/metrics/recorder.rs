@@ -66,6 +66,10 @@ impl Recorder for WebhookMetrics {
         self.queried(error, took);
     }
 
+    fn local_query(&self, outcome: &'static str) {
+        self.asked_locally(outcome);
+    }
+
     fn live_read(&self, error: Option<ErrorCode>, took: Duration) {
         self.read_live(error, took);
     }
@@ -106,6 +110,9 @@ mod tests {
         own.live_read(Some(ErrorCode::BUSY), Duration::ZERO);
         own.query(None, Duration::ZERO);
         own.query_attempt();
+        for outcome in ["ok", "long", "ok"] {
+            own.local_query(outcome);
+        }
         let text = metrics.encode();
         let busy = ErrorCode::BUSY.as_str();
         for line in [
@@ -115,6 +122,8 @@ mod tests {
             format!("anteroom_webhook_live_read_duration_seconds_count{{outcome=\"{busy}\"}} 1"),
             "anteroom_webhook_query_duration_seconds_count{outcome=\"ok\"} 1".to_owned(),
             "anteroom_webhook_query_attempts_total 1".to_owned(),
+            "anteroom_webhook_local_queries_total{outcome=\"ok\"} 2".to_owned(),
+            "anteroom_webhook_local_queries_total{outcome=\"long\"} 1".to_owned(),
         ] {
             assert!(text.contains(&line), "{line} in {text}");
         }

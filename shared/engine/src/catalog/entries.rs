@@ -6,7 +6,7 @@
 
 use std::{fmt::Display, sync::Arc};
 
-use anteroom_model::{EntryKind, EntryRecord, ObjectKey};
+use anteroom_model::{EntryKind, EntryRecord, EntryState, ObjectKey, ViewId};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Entries by kind and name. Immutable.
@@ -87,6 +87,15 @@ impl EntrySet {
         records.filter(move |record| record.kind == kind)
     }
 
+    /// The views that entries are bound to, some of them several times.
+    pub fn views(&self) -> impl Iterator<Item = &ViewId> {
+        let records = self.named.iter().filter_map(|item| item.record.as_ref());
+        records.filter_map(|record| match &record.state {
+            EntryState::Bound(binding) => Some(&binding.view),
+            EntryState::Invalid { .. } => None,
+        })
+    }
+
     /// The number of entries that can be read.
     pub(crate) fn count(&self) -> usize {
         self.named.len()
@@ -110,7 +119,7 @@ fn read(key: &ObjectKey, body: &[u8]) -> Option<EntryRecord> {
 
 #[cfg(test)]
 mod tests {
-    use anteroom_model::{Binding, EntryState, ViewId};
+    use anteroom_model::Binding;
 
     use super::*;
     use crate::testing;

@@ -1,0 +1,72 @@
+//! Views of this process (`--local-views`): which there are, and how the engine asks them.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_cache_replica::LocalReplica;
+use anteroom_engine::{catalog::Catalogs, facts::LocalViews};
+use anteroom_model::ViewId;
+use anteroom_runtime::Shutdown;
+use anteroom_wire::query::{QueryOutcome, QueryRequest};
+use futures::{FutureExt as _, future::BoxFuture};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::{sleep, timeout};
+
+/// The least time between two choices of the views that are local. A new one has the log read again for all of them.
+const PACE: Duration = Duration::from_secs(5);
+
+/// The views of a replica in this process.
+#[derive(Debug)]
+pub(crate) struct ReplicaViews(pub(crate) Arc<LocalReplica>);
+
+impl LocalViews for ReplicaViews {
+    fn holds(&self, view: &ViewId) -> bool {
+        self.0.holds(view)
+    }
+
+    fn answer_at_once(
+        &self,
+        view: &ViewId,
+        request: &QueryRequest,
+        time: Duration,
+    ) -> Option<QueryOutcome> {
+        self.0.answer_at_once(view, request, time)
+    }
+
+    fn answer<'a>(
+        &'a self,
+        view: &'a ViewId,
+        request: &'a QueryRequest,
+        time: Duration,
+    ) -> BoxFuture<'a, QueryOutcome> {
+        self.0.answer(view, request, time).boxed()
+    }
+}
+
+/// Has the replica hold the views that entries are bound to, and tells the memory that they take, until shutdown.
+pub(crate) async fn keep(
+    replica: Arc<LocalReplica>,
+    mut catalogs: Catalogs,
+    bytes: Gauge,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let stop = shutdown.token();
+    let keeping = async {
+        loop {
+            let catalog = catalogs.borrow_and_update().clone();
+            if let Some(catalog) = catalog {
+                let replica = Arc::clone(&replica);
+                let hold = move || replica.hold(catalog.entries.views());
+                // There may be a hundred thousand entries. A panic would be that of a pattern, which has none.
+                let _ = tokio::task::spawn_blocking(hold).await;
+                sleep(PACE).await;
+            }
+            bytes.set(i64::try_from(replica.bytes()).unwrap_or(i64::MAX));
+            if let Ok(Err(_)) = timeout(PACE, catalogs.changed()).await {
+                // No catalog comes any more: the webhook ends.
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    stop.run_until_cancelled(keeping).await;
+    Ok(())
+}
