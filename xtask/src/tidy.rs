@@ -408,9 +408,8 @@ mod tests {
         }
         for (folder, library) in LIBRARIES {
             let mut problems = Vec::new();
-            let written = format!(
-                "[dependencies]\n{library}.workspace = true\n[lints]\nworkspace = true"
-            );
+            let written =
+                format!("[dependencies]\n{library}.workspace = true\n[lints]\nworkspace = true");
             manifest(&of(folder, &written), &[], &mut problems);
             assert!(problems.is_empty(), "{problems:?}");
         }

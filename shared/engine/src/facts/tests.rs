@@ -1,6 +1,7 @@
 //! Facts on the in-process bus, from replicas and watchers that say what a test wants them to say.
 
 mod large_facts;
+mod local;
 mod together;
 mod world;
 
