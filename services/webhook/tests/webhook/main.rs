@@ -13,6 +13,7 @@ mod decisions;
 mod drains;
 mod exceptions;
 mod exempt;
+mod local_views;
 mod mutate_existing;
 mod mutations;
 mod offline;
