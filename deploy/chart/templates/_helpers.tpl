@@ -53,10 +53,14 @@ labels:
 {{ and .Values.features.backgroundScan.enabled (not .Values.features.shadow.enabled) }}
 {{- end }}
 
-{{/* A limit of memory as a number of Mi: in Mi or Gi, as the schema has it */}}
+{{/* An amount of memory as a number of Mi: in Mi or Gi, as the schema has it */}}
+{{- define "anteroom.inMebibytes" -}}
+{{- if hasSuffix "Gi" . }}{{ mul 1024 (trimSuffix "Gi" . | atoi) }}{{ else }}{{ trimSuffix "Mi" . | atoi }}{{ end -}}
+{{- end }}
+
+{{/* A container's limit of memory as a number of Mi */}}
 {{- define "anteroom.mebibytes" -}}
-{{- $mebibytes := trimSuffix "Mi" . | atoi }}
-{{- if hasSuffix "Gi" . }}{{ $mebibytes = mul 1024 (trimSuffix "Gi" . | atoi) }}{{ end }}
+{{- $mebibytes := include "anteroom.inMebibytes" . | atoi }}
 {{- if lt (int $mebibytes) 128 }}{{ fail (printf "resources.limits.memory: %s is too little, 128Mi is the least" .) }}{{ end }}
 {{- $mebibytes -}}
 {{- end }}
