@@ -25,6 +25,7 @@ mod kinds;
 mod least_rights;
 mod legs;
 mod load;
+mod local_views;
 mod memory;
 mod mixed;
 mod mutate_existing;
