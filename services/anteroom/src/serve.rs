@@ -1,7 +1,11 @@
 //! `anteroom serve`: watcher, replica, webhook and, where what exists is scanned, reporter in one process,
 //! for a small cluster.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use anteroom_bus::{
     Bus,
@@ -108,7 +112,6 @@ async fn run_parts(args: ServeArgs, service: Service) -> anyhow::Result<()> {
     parts.webhook.drain_seconds = drain_seconds;
     let keys = keys(&args.seal, args.nats.is_none()).await?;
     parts.watcher.stale_after = Duration::from_millis(parts.replica.age_max_ms);
-    parts.webhook.stale_after_ms = parts.replica.age_max_ms;
     parts.watcher.shadow = parts.webhook.shadow;
     // A shadow reports nothing.
     parts.watcher.background_scans &= !parts.webhook.shadow;
@@ -175,9 +178,16 @@ impl RunningServices {
         let PartsArgs {
             watcher,
             replica,
-            webhook,
+            mut webhook,
             mut reporter,
         } = args;
+        // The webhook asks the replica beside it by a call. On the bus, it asks for what that one does not answer at once.
+        let beside = Arc::<OnceLock<_>>::default();
+        webhook.replica = Some(Arc::clone(&beside));
+        let show = move |replica| {
+            // There is one replica.
+            let _ = beside.set(replica);
+        };
         // One file says it for both.
         reporter.exemptions = webhook.exemptions.clone();
         let scope = |name| service.scope(name);
@@ -189,7 +199,12 @@ impl RunningServices {
         }
         tasks.spawn(
             "cache-replica",
-            anteroom_cache_replica::run(replica, bus.clone(), scope("cache-replica")),
+            Box::pin(anteroom_cache_replica::run_and_show(
+                replica,
+                bus.clone(),
+                scope("cache-replica"),
+                show,
+            )),
         );
         tasks.spawn(
             "webhook",

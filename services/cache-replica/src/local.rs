@@ -1,9 +1,11 @@
-//! A replica for the process that it is in: it has no address, sends no heartbeats, and is asked by calls of functions.
+//! A replica as its own process asks it: by calls of functions. It says at once that a query takes long.
 //!
-//! Replicas hold each of its views too, and are asked where it does not answer. So it pins nothing, and it says at once
-//! that a query takes long. Nobody counts on it: a policy is ready only once a replica serves its views.
+//! - One that holds views for its process alone has no address and sends no heartbeats. Replicas hold each of these views
+//!   too, and are asked where it does not answer. So it pins nothing, and nobody counts on it: a policy is ready only
+//!   once a replica serves its views. It has no keys.
+//! - Where a replica that serves others is in the process that asks, all its views are local.
 //!
-//! It has no keys. Sealed views, those of Secrets, are left to replicas.
+//! Sealed views, those of Secrets, are never local.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,12 +14,13 @@ use std::{
 };
 
 use anteroom_bus::{Bus, LogScope};
-use anteroom_mirror::{Mirror, MirrorConfig, MirrorMetrics, ViewHandle};
+use anteroom_mirror::{Mirror, MirrorConfig, MirrorMetrics, ViewHandle, ViewSet};
 use anteroom_model::{FactError, ViewId, system};
 use anteroom_runtime::Service;
 use anteroom_wire::query::{self, QueryOutcome, QueryRequest, RPC_BYTES_MAX};
 use bytes::Bytes;
 use parking_lot::RwLock;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -54,14 +57,21 @@ pub struct LocalArgs {
     pub age_max_ms: u64,
 }
 
-/// A replica for the process that it is in.
+/// A replica as its own process asks it.
 #[derive(Debug)]
 pub struct LocalReplica {
+    mirror: Arc<Mirror>,
+    answerer: Arc<Answerer>,
+    uses: Arc<ViewUsages>,
+    /// `None`: it serves others too, with all its views.
+    chosen: Option<ChosenViews>,
+}
+
+/// The views that a replica holds for its process alone.
+#[derive(Debug)]
+struct ChosenViews {
     patterns: Patterns,
     memory_limit: u64,
-    mirror: Arc<Mirror>,
-    answerer: Answerer,
-    uses: Arc<ViewUsages>,
     /// The views that it answers for, read or not.
     held: RwLock<HashMap<ViewId, Arc<ViewUsage>>>,
 }
@@ -93,20 +103,46 @@ impl LocalReplica {
         let metrics = QueryMetrics::registered(&Service::new(NAME).metrics);
         let references = Arc::new(References::default());
         Arc::new(Self {
-            patterns: Patterns::new(&local.views),
-            memory_limit: local.memory_limit,
             mirror: Arc::new(mirror),
-            answerer: Answerer::new(args.name(), &args, metrics, references),
+            answerer: Arc::new(Answerer::new(args.name(), &args, metrics, references)),
             uses: Arc::new(ViewUsages::new()),
-            held: RwLock::default(),
+            chosen: Some(ChosenViews {
+                patterns: Patterns::new(&local.views),
+                memory_limit: local.memory_limit,
+                held: RwLock::default(),
+            }),
         })
     }
 
-    /// Keeps indexes up with their views, and the views within the memory limit, until `stop`.
+    /// Returns a replica that serves others too.
+    pub(crate) fn serving_others(
+        mirror: Arc<Mirror>,
+        answerer: Arc<Answerer>,
+        uses: Arc<ViewUsages>,
+    ) -> Self {
+        Self {
+            mirror,
+            answerer,
+            uses,
+            chosen: None,
+        }
+    }
+
+    /// Returns a receiver of the mirrored views, whatever their state.
+    pub fn views(&self) -> watch::Receiver<ViewSet> {
+        self.mirror.views()
+    }
+
+    /// Keeps indexes up with their views, and the views within the memory limit, until `stop`. A replica that serves
+    /// others does so itself.
     ///
     /// # Errors
     /// The views are kept within the limit no more.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) -> anyhow::Result<()> {
+        let Some(chosen) = &self.chosen else {
+            stop.cancelled().await;
+            return Ok(());
+        };
         let evaluator = Arc::clone(self.answerer.evaluator());
         let keeper = Keeper {
             mirror: Arc::clone(&self.mirror),
@@ -114,7 +150,7 @@ impl LocalReplica {
             evaluator: Arc::clone(&evaluator),
             metrics: MemoryMetrics::registered(&Service::new(NAME).metrics),
             replica: NAME.to_owned(),
-            limit: Some(self.memory_limit),
+            limit: Some(chosen.memory_limit),
             limited: Limited::LocalViews,
             moved: BTreeMap::new(),
             desired: DesiredOptions::default(),
@@ -125,16 +161,19 @@ impl LocalReplica {
     }
 
     /// Answers from now on for those of these views that may be local, and for no others. New views are read from the
-    /// log beside the others. Does nothing where none has changed.
+    /// log beside the others. Does nothing where none has changed. A replica that serves others holds its views anyway.
     pub fn hold<'v>(&self, views: impl Iterator<Item = &'v ViewId>) {
+        let Some(chosen) = &self.chosen else {
+            return;
+        };
         let mut wanted: Vec<&ViewId> = views
-            .filter(|view| may_be_local(&self.patterns, view))
+            .filter(|view| may_be_local(view) && chosen.patterns.hold(view))
             .collect();
         wanted.sort_unstable_by(|one, other| rank(one).cmp(&rank(other)));
         wanted.dedup();
         let matching = wanted.len();
         wanted.truncate(VIEWS_MAX);
-        let mut held = self.held.write();
+        let mut held = chosen.held.write();
         let has_new = wanted.iter().any(|view| !held.contains_key(*view));
         if !has_new && wanted.len() == held.len() {
             return;
@@ -155,7 +194,10 @@ impl LocalReplica {
 
     /// Returns true if the view is local, whether it answers or not.
     pub fn holds(&self, view: &ViewId) -> bool {
-        self.held.read().contains_key(view)
+        match &self.chosen {
+            Some(chosen) => chosen.held.read().contains_key(view),
+            None => may_be_local(view) && self.mirror.view(view).is_some(),
+        }
     }
 
     /// Answers a request at once; `None`: one of its queries takes long, or the view is not yet where the request
@@ -212,7 +254,10 @@ impl LocalReplica {
             view: view.as_str().to_owned(),
             state: "not local".to_owned(),
         };
-        let usage = self.held.read().get(view).cloned();
+        let usage = match &self.chosen {
+            Some(chosen) => chosen.held.read().get(view).cloned(),
+            None => may_be_local(view).then(|| self.uses.get_or_create(view)),
+        };
         let usage = usage.filter(|usage| !usage.is_sealed());
         let usage = usage.ok_or_else(not_here)?;
         usage.used();
@@ -223,9 +268,8 @@ impl LocalReplica {
 
 /// Returns true if a view may be local. Secrets never are. System views are the watcher's words, which a webhook follows
 /// anyway. Objects that are referenced by name are there only while replicas say that somebody reads them.
-fn may_be_local(patterns: &Patterns, view: &ViewId) -> bool {
-    let is_left_out = view.is_system() || view.is_of_references() || sealed::is_secret(view);
-    !is_left_out && patterns.hold(view)
+fn may_be_local(view: &ViewId) -> bool {
+    !(view.is_system() || view.is_of_references() || sealed::is_secret(view))
 }
 
 /// The place of a view among those that may be local: views of whole types first, since those with a namespace or a
@@ -259,7 +303,6 @@ mod tests {
 
     #[test]
     fn secrets_system_views_and_references_are_never_local() {
-        let patterns = Patterns::new(&["*".to_owned(), "secrets".to_owned()]);
         for (view, expected) in [
             ("ingresses.v1.networking.k8s.io", true),
             ("ingresses.v1.networking.k8s.io~0123456789abcdef", true),
@@ -270,30 +313,34 @@ mod tests {
             ("secrets.v1~objects", false),
             ("configmaps.v1~objects", false),
         ] {
-            assert_eq!(
-                may_be_local(&patterns, &ViewId::new(view)),
-                expected,
-                "{view}"
-            );
+            assert_eq!(may_be_local(&ViewId::new(view)), expected, "{view}");
         }
-        assert!(!may_be_local(&patterns, &system::policies()));
+        assert!(!may_be_local(&system::policies()));
     }
 
-    #[test]
-    fn only_views_that_match_a_pattern_are_local() {
-        let patterns = Patterns::new(&["ingresses".to_owned(), "services.v1".to_owned()]);
-        for (view, expected) in [
+    #[tokio::test]
+    async fn only_views_that_match_a_pattern_are_held() {
+        let local = LocalArgs {
+            views: vec!["*.networking.k8s.io".to_owned(), "services.v1".to_owned()],
+            memory_limit: 64 << 20,
+            age_max_ms: 60_000,
+        };
+        let bus = Arc::new(anteroom_bus::local::LocalBus::new());
+        let replica = LocalReplica::start(&local, bus, &CancellationToken::new());
+        let views = [
             ("ingresses.v1.networking.k8s.io", true),
             ("services.v1", true),
             ("services.v1~0123456789abcdef", false),
+            ("secrets.v1", false),
             ("pods.v1", false),
-        ] {
-            assert_eq!(
-                may_be_local(&patterns, &ViewId::new(view)),
-                expected,
-                "{view}"
-            );
+        ];
+        let views = views.map(|(view, expected)| (ViewId::new(view), expected));
+        replica.hold(views.iter().map(|(view, _)| view));
+        for (view, expected) in &views {
+            assert_eq!(replica.holds(view), *expected, "{view}");
         }
+        replica.hold(std::iter::empty());
+        assert!(views.iter().all(|(view, _)| !replica.holds(view)));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
     answer::Answerer,
     beats::Beats,
     endpoint::ViewEndpoint,
+    local::LocalReplica,
     memory::{DesiredOptions, Keeper, Limited, ViewUsages},
     metrics::{MemoryMetrics, QueryMetrics},
     references::References,
@@ -31,7 +32,8 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
     Box::pin(run_and_show(args, bus, service, drop)).await
 }
 
-/// Does the same as [`run`], and shows the mirrored views: the simulation compares their digests with the log's.
+/// Does the same as [`run`], and shows the replica to its process: `anteroom serve` asks it without a bus, and the
+/// simulation compares the digests of its views with the log's.
 ///
 /// # Errors
 /// As [`run`].
@@ -39,7 +41,7 @@ pub async fn run_and_show(
     args: Args,
     bus: Arc<dyn Bus>,
     service: Service,
-    show: impl FnOnce(watch::Receiver<ViewSet>) + Send,
+    show: impl FnOnce(Arc<LocalReplica>) + Send,
 ) -> anyhow::Result<()> {
     args.check()?;
     let replica = args.name();
@@ -55,7 +57,6 @@ pub async fn run_and_show(
         mirrored.clone(),
         &living,
     ));
-    show(mirror.views());
     let connection = bus.connection();
     let beats_bus = Arc::clone(&bus);
     let references = Arc::new(References::default());
@@ -67,6 +68,11 @@ pub async fn run_and_show(
     ));
     let evaluator = Arc::clone(answerer.evaluator());
     let uses = Arc::new(ViewUsages::new());
+    show(Arc::new(LocalReplica::serving_others(
+        Arc::clone(&mirror),
+        Arc::clone(&answerer),
+        Arc::clone(&uses),
+    )));
     let endpoints = Endpoints {
         bus,
         answerer,

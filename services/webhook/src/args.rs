@@ -1,8 +1,12 @@
 //! The webhook's options.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
+use anteroom_cache_replica::LocalReplica;
 use anteroom_engine::exemptions::{ExemptionArgs, Exemptions};
 use anteroom_model::limits::AGE_MAX_DEFAULT_MS;
 use anteroom_runtime::{
@@ -206,6 +210,10 @@ pub struct Args {
     /// server uses its own trust store.
     #[arg(long, env = "ANTEROOM_TLS_CA_FILE", requires = "tls_cert_file")]
     pub tls_ca_file: Option<PathBuf>,
+
+    /// The replica of this process, once it runs: all its views are local, and `local_views` counts for nothing.
+    #[arg(skip)]
+    pub replica: Option<Arc<OnceLock<Arc<LocalReplica>>>>,
 
     /// The age of a local view's last news above which it is stale: that of replicas.
     #[arg(skip = AGE_MAX_DEFAULT_MS)]

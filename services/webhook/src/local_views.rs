@@ -1,10 +1,13 @@
-//! Views of this process (`--local-views`): which there are, and how the engine asks them.
+//! Views of this process (`--local-views`, or a replica in this process): which there are, and how the engine asks them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use anteroom_cache_replica::LocalReplica;
 use anteroom_engine::{catalog::Catalogs, facts::LocalViews};
-use anteroom_model::ViewId;
+use anteroom_model::{FactError, ViewId};
 use anteroom_runtime::Shutdown;
 use anteroom_wire::query::{QueryOutcome, QueryRequest};
 use futures::{FutureExt as _, future::BoxFuture};
@@ -14,13 +17,13 @@ use tokio::time::{sleep, timeout};
 /// The least time between two choices of the views that are local. A new one has the log read again for all of them.
 const PACE: Duration = Duration::from_secs(5);
 
-/// The views of a replica in this process.
+/// The views of a replica in this process; there are none before it runs.
 #[derive(Debug)]
-pub(crate) struct ReplicaViews(pub(crate) Arc<LocalReplica>);
+pub(crate) struct ReplicaViews(pub(crate) Arc<OnceLock<Arc<LocalReplica>>>);
 
 impl LocalViews for ReplicaViews {
     fn holds(&self, view: &ViewId) -> bool {
-        self.0.holds(view)
+        self.0.get().is_some_and(|replica| replica.holds(view))
     }
 
     fn answer_at_once(
@@ -29,7 +32,7 @@ impl LocalViews for ReplicaViews {
         request: &QueryRequest,
         time: Duration,
     ) -> Option<QueryOutcome> {
-        self.0.answer_at_once(view, request, time)
+        self.0.get()?.answer_at_once(view, request, time)
     }
 
     fn answer<'a>(
@@ -38,7 +41,13 @@ impl LocalViews for ReplicaViews {
         request: &'a QueryRequest,
         time: Duration,
     ) -> BoxFuture<'a, QueryOutcome> {
-        self.0.answer(view, request, time).boxed()
+        match self.0.get() {
+            Some(replica) => replica.answer(view, request, time).boxed(),
+            None => {
+                let view = view.as_str().to_owned();
+                std::future::ready(Err(FactError::NoReplica { view })).boxed()
+            }
+        }
     }
 }
 

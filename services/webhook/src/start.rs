@@ -2,7 +2,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -211,7 +211,9 @@ impl<'a> TaskHandles<'a> {
         let memory_bytes = self.args.review_memory_limit;
         let fact_bytes = memory_bytes / FACTS_DIVISOR;
         let mut facts = facts.with_memory(fact_bytes);
-        if !self.args.local_views.is_empty() {
+        if let Some(replica) = &self.args.replica {
+            facts = facts.with_local(Arc::new(ReplicaViews(Arc::clone(replica))));
+        } else if !self.args.local_views.is_empty() {
             facts = facts.with_local(self.local_views(&catalogs));
         }
         let engine = Engine::new(catalogs, facts, Arc::clone(&recorder));
@@ -265,7 +267,7 @@ impl<'a> TaskHandles<'a> {
         let (catalogs, bytes) = (catalogs.clone(), self.metrics.local_views_bytes.clone());
         let keep = local_views::keep(Arc::clone(&replica), catalogs, bytes, self.shutdown());
         self.tasks.spawn("choice of local views", keep);
-        Arc::new(ReplicaViews(replica))
+        Arc::new(ReplicaViews(Arc::new(OnceLock::from(replica))))
     }
 
     /// Returns whether every client has to prove its identity.

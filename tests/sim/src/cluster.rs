@@ -6,6 +6,7 @@ use std::{
 };
 
 use anteroom_bus::local::{Faults, LocalBus, LocalOptions};
+use anteroom_cache_replica::LocalReplica;
 use anteroom_mirror::{ViewHandle, ViewSet};
 use anteroom_model::ViewId;
 use anteroom_runtime::Service;
@@ -149,9 +150,9 @@ impl Cluster {
                     ..anteroom_cache_replica::Args::default()
                 };
                 let views = Arc::clone(&process.views);
-                let show = move |shown| {
+                let show = move |replica: Arc<LocalReplica>| {
                     // The process is new, so this is the first time.
-                    let _ = views.set(shown);
+                    let _ = views.set(replica.views());
                 };
                 let run = anteroom_cache_replica::run_and_show(args, bus, service, show);
                 process.running = Some(tokio::spawn(run));
