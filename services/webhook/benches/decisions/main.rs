@@ -37,6 +37,10 @@ struct Cli {
     #[arg(long, default_value_t = 3_000)]
     objects: usize,
 
+    /// The webhook holds all views itself.
+    #[arg(long)]
+    local_views: bool,
+
     /// Post them over TLS by this protocol.
     #[arg(long, value_enum)]
     over: Option<Http>,
@@ -84,7 +88,7 @@ fn main() {
         .build()
         .unwrap();
     let (denied, took) = runtime.block_on(async {
-        let world = World::new(cli.policy, cli.objects, cli.tap).await;
+        let world = World::new(cli.policy, cli.objects, cli.tap, cli.local_views).await;
         let begun = Instant::now();
         let denied = match cli.over {
             None => decide_all(&world, &cli).await,

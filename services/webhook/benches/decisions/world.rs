@@ -50,7 +50,7 @@ struct Cli {
 
 impl World {
     /// Ready to decide, while somebody may look.
-    pub(crate) async fn new(which: Which, objects: usize, look: Look) -> Self {
+    pub(crate) async fn new(which: Which, objects: usize, look: Look, are_local: bool) -> Self {
         let bus = LocalBus::new();
         let writer = write_log(Arc::new(bus.join()), which, objects).await;
 
@@ -64,7 +64,10 @@ impl World {
             service.clone(),
         );
         tokio::spawn(replica);
-        let args = Cli::parse_from(["webhook", "--listen-address", "127.0.0.1:0"]).webhook;
+        let mut args = Cli::parse_from(["webhook", "--listen-address", "127.0.0.1:0"]).webhook;
+        if are_local {
+            args.local_views = vec!["*".to_owned()];
+        }
         let webhook = Webhook::start(&args, Arc::new(bus.join()), None, &service).unwrap();
         let beating = async {
             loop {
@@ -72,20 +75,26 @@ impl World {
                 tokio::time::sleep(BEAT_INTERVAL).await;
             }
         };
+        let world = Self {
+            webhook,
+            reviews: Reviews::new(),
+        };
         let ready = async {
             service.readiness.wait_ready().await;
             if look == Look::Summary {
                 look_at_counts(bus.join()).await;
+            }
+            let answered = "anteroom_webhook_local_queries_total{outcome=\"ok\"}";
+            while are_local && !service.metrics.encode().contains(answered) {
+                world.decide(0, objects).await;
+                tokio::time::sleep(BEAT_INTERVAL).await;
             }
         };
         tokio::select! {
             () = ready => {}
             () = beating => {}
         }
-        Self {
-            webhook,
-            reviews: Reviews::new(),
-        }
+        world
     }
 
     /// Returns the webhook's address, and the CA of its certificate.

@@ -126,6 +126,14 @@ fn fill(sim: &SimApi, layout: &Layout) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The flags of the webhook.
+fn webhook_args(settings: &Settings) -> Vec<(&'static str, String)> {
+    let local = settings.local_views.iter();
+    local
+        .map(|patterns| ("--local-views", patterns.clone()))
+        .collect()
+}
+
 fn start_system(
     logs: &Path,
     nats: &Nats,
@@ -137,6 +145,7 @@ fn start_system(
     std::fs::write(&kubeconfig, sim.kubeconfig_yaml())?;
     let plan = SystemPlan {
         replicas: settings.replicas,
+        webhook_args: webhook_args(settings),
         ..SystemPlan::default()
     };
     System::start_as(&plan, logs, &nats.logins(), &kubeconfig, &kubeconfig)

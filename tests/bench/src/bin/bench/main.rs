@@ -68,6 +68,10 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     replicas: usize,
 
+    /// Views that the webhook holds itself, as for its own `--local-views` [default: none].
+    #[arg(long)]
+    local_views: Option<String>,
+
     /// The folder of the services' programs [default: where this one is]
     #[arg(long)]
     bins: Option<PathBuf>,
@@ -109,6 +113,7 @@ pub(crate) struct Settings {
     at_once: Vec<usize>,
     fraction: f64,
     replicas: usize,
+    local_views: Option<String>,
     logs: Option<PathBuf>,
     /// Another engine, measured in turns with ours.
     peer: Option<Arc<Peer>>,
@@ -169,6 +174,7 @@ async fn measure(args: &Args, chosen: Vec<&Scenario>) -> anyhow::Result<Value> {
         at_once: args.at_once.clone(),
         fraction: args.fraction,
         replicas: args.replicas,
+        local_views: args.local_views.clone(),
         logs: args.logs.clone(),
         peer: Peer::of(&args.peer).await?.map(Arc::new),
     };
@@ -192,6 +198,7 @@ async fn measure(args: &Args, chosen: Vec<&Scenario>) -> anyhow::Result<Value> {
         "seconds": seconds,
         "fraction": args.fraction,
         "replicas": args.replicas,
+        "local_views": args.local_views,
         "quick": args.quick,
         "scenarios": results,
     }))
