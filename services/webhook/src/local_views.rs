@@ -6,7 +6,7 @@ use std::{
 };
 
 use anteroom_cache_replica::LocalReplica;
-use anteroom_engine::{catalog::Catalogs, facts::LocalViews};
+use anteroom_engine::{catalog::Catalogs, facts::LocalViews, off_thread::off_thread};
 use anteroom_model::{FactError, ViewId};
 use anteroom_runtime::Shutdown;
 use anteroom_wire::query::{QueryOutcome, QueryRequest};
@@ -63,10 +63,8 @@ pub(crate) async fn keep(
         loop {
             let catalog = catalogs.borrow_and_update().clone();
             if let Some(catalog) = catalog {
-                let replica = Arc::clone(&replica);
-                let hold = move || replica.hold(catalog.entries.views());
-                // There may be a hundred thousand entries. A panic would be that of a pattern, which has none.
-                let _ = tokio::task::spawn_blocking(hold).await;
+                // There may be a hundred thousand entries.
+                off_thread(|| replica.hold(catalog.entries.views()));
                 sleep(PACE).await;
             }
             bytes.set(i64::try_from(replica.bytes()).unwrap_or(i64::MAX));

@@ -7,7 +7,7 @@ pub(crate) const SHORT_BYTES_MAX: usize = 64 * 1024;
 
 /// Does work that may take long, on a thread that serves no other task meanwhile. In a single-threaded runtime, as of
 /// tests, the work runs on the only thread.
-pub(crate) fn off_thread<T>(work: impl FnOnce() -> T) -> T {
+pub fn off_thread<T>(work: impl FnOnce() -> T) -> T {
     let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
     match runtime {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

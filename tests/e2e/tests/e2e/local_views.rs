@@ -41,8 +41,13 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
         anyhow::Ok(())
     })
     .await?;
-    let name = "anteroom_webhook_local_views_bytes";
-    ensure!(world.system.webhook.metric(name, &[]).await? > 0.0);
+    wait::until("its memory to be told", async || {
+        let name = "anteroom_webhook_local_views_bytes";
+        let bytes = world.system.webhook.metric(name, &[]).await?;
+        ensure!(bytes > 0.0, "nothing is held");
+        anyhow::Ok(())
+    })
+    .await?;
 
     world.nats.kill()?;
     let begun = Instant::now();
