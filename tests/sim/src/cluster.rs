@@ -80,6 +80,11 @@ struct WebhookCommand {
     webhook: anteroom_webhook::Args,
 }
 
+/// Returns true if webhooks hold views themselves, which the variable of their option says.
+pub(crate) fn webhooks_hold_views() -> bool {
+    std::env::var_os("ANTEROOM_LOCAL_VIEWS").is_some()
+}
+
 impl Cluster {
     /// An API server with an entry, and a bus without a log. No process runs.
     pub(crate) fn new(seed: u64, definitions: &[Value]) -> anyhow::Result<Self> {

@@ -21,7 +21,7 @@ use clap::{Args, Parser, Subcommand};
 /// Runs schedules of faults, each from a seed.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  anteroom-sim run --schedules 1000\n  anteroom-sim seed 17 --trace\n  anteroom-sim seed 17 --faults=0,2\n\nExit codes: 0 all is right, 1 something is not, 2 usage"
+    after_help = "Examples:\n  anteroom-sim run --schedules 1000\n  anteroom-sim seed 17 --trace\n  anteroom-sim seed 17 --faults=0,2\n  ANTEROOM_LOCAL_VIEWS='*' anteroom-sim run       webhooks hold views themselves\n\nExit codes: 0 all is right, 1 something is not, 2 usage"
 )]
 struct Command {
     #[command(subcommand)]

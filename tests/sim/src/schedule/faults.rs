@@ -5,6 +5,7 @@ use anteroom_model::Revision;
 use anteroom_simapi::{Fault as ApiFault, Matching};
 
 use super::*;
+use crate::cluster::webhooks_hold_views;
 
 /// The part by which versions are raised after a restore.
 const RAISED_BY: u64 = 1_000_000;
@@ -90,8 +91,13 @@ impl Run<'_> {
         };
         process.faults().lose(records);
         match id.0 {
-            // It reads policies by itself, and facts from replicas.
-            Kind::Webhook => self.told.doubt(id),
+            // It reads policies by itself, and facts from replicas unless it holds them.
+            Kind::Webhook => {
+                self.told.doubt(id);
+                if webhooks_hold_views() {
+                    self.judge.lock().doubt_facts();
+                }
+            }
             Kind::Replica | Kind::Watcher => self.judge.lock().doubt_facts(),
         }
     }
