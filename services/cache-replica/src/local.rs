@@ -231,7 +231,8 @@ impl LocalReplica {
     ) -> QueryOutcome {
         let (handle, usage) = self.find(view, request)?;
         let deadline = Deadline::after(time);
-        let outcome = self.answerer.outcome(&handle, request.clone(), deadline);
+        // What its values take is counted where they were made.
+        let outcome = self.answerer.outcome(&handle, request.clone(), 0, deadline);
         limited(outcome.await, &usage)
     }
 
