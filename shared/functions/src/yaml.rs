@@ -15,6 +15,11 @@ use counted::CountedValue;
 /// The most bytes of texts that are kept for references to them.
 const REFERRED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// The most documents, values, and bytes of texts in a file that a user hands in: the objects of a large cluster.
+const FILE_DOCUMENTS_MAX: usize = 100_000;
+const FILE_NODES_MAX: usize = 50_000_000;
+const FILE_TEXT_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// The position and the reason of a fault in YAML.
 #[derive(Debug, Error)]
 #[error(transparent)]
@@ -35,6 +40,22 @@ pub fn read(text: &str) -> Result<Value, YamlError> {
 /// It is no YAML.
 pub fn read_all(text: &str) -> Result<Vec<Value>, YamlError> {
     let read: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options())?;
+    Ok(read.into_iter().map(as_json).collect())
+}
+
+/// Like [`read_all`], for a file that a user hands in on a command line: it may have the objects of a whole cluster.
+///
+/// # Errors
+/// It is no YAML, or larger than that.
+pub fn read_file(text: &str) -> Result<Vec<Value>, YamlError> {
+    let mut large = options();
+    large.budget = serde_saphyr::budget! {
+        max_documents: FILE_DOCUMENTS_MAX,
+        max_nodes: FILE_NODES_MAX,
+        max_events: 2 * FILE_NODES_MAX,
+        max_total_scalar_bytes: FILE_TEXT_BYTES_MAX,
+    };
+    let read: Vec<Value> = serde_saphyr::from_multiple_with_options(text, large)?;
     Ok(read.into_iter().map(as_json).collect())
 }
 
@@ -139,6 +160,17 @@ mod tests {
     #[test]
     fn the_last_of_two_values_for_one_key_counts() {
         assert_eq!(read("{a: 1, a: 2}").unwrap(), json!({"a": 2}));
+    }
+
+    #[test]
+    fn a_file_may_have_the_objects_of_a_large_cluster() {
+        let documents = "{a: 1}\n---\n".repeat(2_000);
+        assert!(read_all(&documents).is_err());
+        assert_eq!(read_file(&documents).unwrap().len(), 2_000);
+        let list = format!("items:\n{}", "- {a: 1, b: 2}\n".repeat(60_000));
+        assert!(read_all(&list).is_err());
+        let read = read_file(&list).unwrap();
+        assert_eq!(read[0]["items"].as_array().unwrap().len(), 60_000);
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub fn documents(path: &Path) -> Result<Vec<Value>, InputError> {
 /// # Errors
 /// The place and the reason why it is no YAML.
 pub fn yaml(text: &str) -> Result<Vec<Value>, String> {
-    anteroom_functions::yaml::read_all(text).map_err(|error| error.to_string())
+    anteroom_functions::yaml::read_file(text).map_err(|error| error.to_string())
 }
 
 /// The manifests of a file, or of all files of manifests below a folder that are not hidden, in the order
