@@ -106,38 +106,49 @@ fn gather(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> anyhow::Result<
 /// Reads `file`, or standard input for `-`, and returns its text and its name for messages.
 pub(crate) fn text(file: &Path) -> anyhow::Result<(String, String)> {
     if file != Path::new("-") {
-        let open = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-        return Ok((file.display().to_string(), read(open)?));
+        let name = file.display().to_string();
+        let open = File::open(file).with_context(|| format!("cannot open {name}"))?;
+        let text = read(open, &name)?;
+        return Ok((name, text));
     }
     let stdin = stdin();
     if stdin.is_terminal() {
         bail!("no input: name a file, or pipe a document into the command");
     }
-    Ok(("standard input".to_owned(), read(stdin.lock())?))
+    let name = "standard input".to_owned();
+    let text = read(stdin.lock(), &name)?;
+    Ok((name, text))
 }
 
-fn read(from: impl Read) -> anyhow::Result<String> {
+fn read(from: impl Read, name: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     from.take(DOCUMENT_BYTES_MAX + 1)
         .read_to_string(&mut text)
-        .context("cannot read the input")?;
+        .with_context(|| format!("cannot read {name}"))?;
     if text.len() as u64 > DOCUMENT_BYTES_MAX {
-        bail!("the input is larger than {DOCUMENT_BYTES_MAX} bytes");
+        bail!("{name} is larger than {DOCUMENT_BYTES_MAX} bytes");
     }
     Ok(text)
 }
 
-/// JSON first: it keeps every number as it came, and its errors are the ones meant where the text
-/// looks like JSON.
+/// JSON first: it keeps every number as it came. Where the text is neither, the errors of JSON are the ones meant if it looks
+/// like JSON.
 fn parse(text: &str) -> anyhow::Result<Value> {
     // YAML reads it as null. More likely the command before the pipe has failed.
     if text.trim().is_empty() {
         bail!("it is empty");
     }
-    match serde_json::from_str(text) {
-        Ok(value) => Ok(value),
-        Err(error) if text.trim_start().starts_with(['{', '[', '"']) => Err(error.into()),
-        Err(_) => Ok(anteroom_functions::yaml::read(text)?),
+    let json = match serde_json::from_str(text) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    match anteroom_offline::yaml(text) {
+        Ok(documents) if documents.len() > 1 => {
+            bail!("it has {} documents, and one is read", documents.len())
+        }
+        Ok(mut documents) => Ok(documents.pop().unwrap_or_default()),
+        Err(_) if text.trim_start().starts_with(['{', '[', '"']) => Err(json.into()),
+        Err(message) => Err(anyhow!(message)),
     }
 }
 
@@ -158,7 +169,11 @@ mod tests {
             json!({ "a": [1, "b"] })
         );
         assert_eq!(parse("null").unwrap(), Value::Null);
-        assert!(parse("{\"a\": ").is_err());
+        assert_eq!(parse("{a: [b, 1]}").unwrap(), json!({ "a": ["b", 1] }));
+        let error = parse("{\"a\": ").unwrap_err().to_string();
+        assert!(error.starts_with("EOF"), "{error}");
+        let error = parse("a: 1\n---\na: 2").unwrap_err().to_string();
+        assert!(error.contains("2 documents"), "{error}");
         assert!(parse(" \n").is_err(), "nothing is not null");
     }
 
@@ -166,6 +181,9 @@ mod tests {
     fn a_file_that_is_not_there_is_named() {
         let error = document(Some(&PathBuf::from("no/such/file"))).unwrap_err();
         assert!(error.to_string().contains("no/such/file"), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        let error = document(Some(&folder.path().to_owned())).unwrap_err();
+        assert!(error.to_string().starts_with("cannot read /"), "{error}");
     }
 
     #[test]
