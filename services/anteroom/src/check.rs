@@ -23,7 +23,7 @@ use std::{
 
 use anteroom_bus::nats::NatsArgs;
 use anteroom_runtime::{kubernetes::KubernetesArgs, telemetry::TelemetryArgs};
-use anyhow::bail;
+use anyhow::anyhow;
 use clap::Args;
 use serde_json::Value;
 
@@ -33,10 +33,13 @@ use self::{
     finding::{Check, Finding},
     report::Report,
 };
-use crate::output::{Output, print, warn};
+use crate::output::{Output, failed, input_error, print};
 
 /// The interval between two looks with `--wait`.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The exit code where no check is of the category that is asked for.
+const EXIT_WRONG_USAGE: u8 = 2;
 
 /// The exit code where nothing could be asked.
 const EXIT_NOTHING_ASKED: u8 = 3;
@@ -113,24 +116,34 @@ fn checks(pre: bool) -> Vec<Check> {
     CATEGORIES.into_iter().flat_map(of).collect()
 }
 
+/// The reason of [`EXIT_NOTHING_ASKED`], for people.
+const UNREACHED: &str = "nothing could be asked: the API server that --kubeconfig and --kube-context name does not answer";
+
 /// Runs `anteroom check`.
 pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
+    let is_json = args.output == Output::Json;
     let mut checks = checks(args.pre);
     if let Some(only) = &args.only {
+        let mut categories: Vec<_> = checks.iter().map(|check| check.category).collect();
+        categories.dedup();
         checks.retain(|check| check.category == only);
         if checks.is_empty() {
-            bail!("no checks of {only}: there are {}", CATEGORIES.join(", "));
+            let error = anyhow!("no checks of {only}: there are {}", categories.join(", "));
+            return Ok(failed(is_json, input_error(error), EXIT_WRONG_USAGE));
         }
     }
-    let client = args.kubernetes.client().await?;
+    let client = match args.kubernetes.client().await {
+        Ok(client) => client,
+        Err(error) => return Ok(failed(is_json, error, EXIT_NOTHING_ASKED)),
+    };
     let begun = Instant::now();
     loop {
         let looked = look(&client, &args.namespace, &args.nats, args.pre).await;
         let cluster = match looked {
             Ok(cluster) => cluster,
             Err(error) if is_over(begun, args.wait) => {
-                warn(&format!("nothing could be asked: {error:#}"));
-                return Ok(ExitCode::from(EXIT_NOTHING_ASKED));
+                let error = error.context(UNREACHED);
+                return Ok(failed(is_json, error, EXIT_NOTHING_ASKED));
             }
             Err(_) => {
                 tokio::time::sleep(LOOK_INTERVAL).await;

@@ -119,10 +119,7 @@ pub fn run() -> ExitCode {
             anteroom_runtime::process::run("anteroom", &process, |_| query::run(*args))
         }
         Subcommands::Test(args) => finish(offline::test::run(&args)),
-        Subcommands::Apply(args) => match offline::apply::run(&args) {
-            Ok(code) => code,
-            Err(error) => finish(Err(error)),
-        },
+        Subcommands::Apply(args) => offline::apply::run(&args),
         Subcommands::Equal(args) => offline::equal::run(&args),
         Subcommands::Jp(args) => finish(jp::run(args)),
         Subcommands::Keys(args) => finish(keys::run(args)),

@@ -26,7 +26,7 @@ pub(crate) use self::{
     manifests::{MANIFESTS_MAX, Manifests},
     plan::{Plan, ReadPlan},
 };
-use crate::output::{Output, print, warn};
+use crate::output::{Output, input_error, print, told, warn};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -84,34 +84,56 @@ pub(crate) struct RulePlan {
 }
 
 pub(crate) async fn run(args: ExplainArgs) -> anyhow::Result<()> {
-    let manifests = Manifests::read(&args.files)?;
-    if manifests.policies.is_empty() {
-        bail!("there is no policy that is run here in what was given");
-    }
+    let is_json = args.output == Output::Json;
+    let manifests = told(is_json, policies(&args.files).map_err(input_error))?;
     let mut explained: Vec<_> = manifests
         .policies
         .iter()
         .map(|manifest| explain(manifest, &manifests))
         .collect();
     if args.live {
-        let live = Live::connect(&args.nats).await?;
-        let reads = explained
-            .iter_mut()
-            .flat_map(|policy| &mut policy.rules)
-            .flat_map(|rule| &mut rule.reads);
-        for read in reads {
-            read.rows = live.estimate(read).await?;
-        }
-        live.close().await;
+        told(is_json, estimate(&args.nats, &mut explained).await)?;
     }
     for file in &manifests.passed_over {
         warn(file);
+    }
+    for policy in &manifests.not_run {
+        warn(&format!(
+            "passed over: {policy} is no policy that is run here"
+        ));
     }
     match args.output {
         Output::Text => print(text::page(&explained).trim_end())?,
         Output::Json => print(&serde_json::to_string_pretty(&explained)?)?,
     }
     verdict(&explained, args.fail_on_scan)
+}
+
+/// Reads the policies, with the entries that they read.
+fn policies(files: &[PathBuf]) -> anyhow::Result<Manifests> {
+    let manifests = Manifests::read(files)?;
+    if manifests.policies.is_empty() {
+        let none = "there is no policy that is run here in what was given";
+        match manifests.not_run.is_empty() {
+            true => bail!("{none}"),
+            false => bail!("{none}, but {}", manifests.not_run.join(", ")),
+        }
+    }
+    Ok(manifests)
+}
+
+/// Asks a running system for the number of objects that each read looks at.
+async fn estimate(nats: &NatsArgs, explained: &mut [Explained]) -> anyhow::Result<()> {
+    let live = Live::connect(nats).await?;
+    let reads = explained
+        .iter_mut()
+        .flat_map(|policy| &mut policy.rules)
+        .flat_map(|rule| &mut rule.reads);
+    for read in reads {
+        read.rows = live.estimate(read).await?;
+    }
+    live.close().await;
+    Ok(())
 }
 
 fn explain(manifest: &Value, manifests: &Manifests) -> Explained {

@@ -6,6 +6,7 @@ pub(crate) mod uninstall;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use kube::Error;
 use tokio::time::timeout;
 
 /// Limit for one call of the API server.
@@ -19,6 +20,16 @@ async fn call<T>(
     let answer = timeout(CALL_TIMEOUT, call).await;
     answer
         .map_err(|_| anyhow!("the API server does not answer"))
-        .and_then(|answer| Ok(answer?))
+        .and_then(|answer| answer.map_err(said))
         .with_context(|| format!("cannot {}", what()))
+}
+
+/// Returns an error in the API server's own words, where it has answered.
+fn said(error: Error) -> anyhow::Error {
+    match error {
+        Error::Api(status) if !status.message.is_empty() => anyhow!("{}", status.message),
+        Error::Service(_) => anyhow::Error::from(error)
+            .context("the API server that --kubeconfig and --kube-context name does not answer"),
+        error => error.into(),
+    }
 }

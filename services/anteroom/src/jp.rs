@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     input,
     offline::arrival,
-    output::{Output, print},
+    output::{Output, print, told},
     parameter::parse_parameter,
 };
 
@@ -219,7 +219,8 @@ fn describe(args: &FunctionArgs) -> anyhow::Result<()> {
         names.sort_unstable();
     }
     let all = names.into_iter().map(Described::of);
-    let all = all.collect::<anyhow::Result<Vec<_>>>()?;
+    let is_json = args.output == Output::Json;
+    let all = told(is_json, all.collect::<anyhow::Result<Vec<_>>>())?;
     match args.output {
         Output::Text => {
             let pages: Vec<_> = all.iter().map(Described::text).collect();

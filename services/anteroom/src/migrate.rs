@@ -43,7 +43,7 @@ use serde_json::{Value, json};
 use self::{installation::Installation, rights::Rights, settings::Settings, verdicts::Verdicts};
 use crate::{
     input,
-    output::{Output, print, warn},
+    output::{Output, failed, input_error, print, warn},
 };
 
 /// The exit code where something does not run, or only in part.
@@ -124,13 +124,11 @@ impl MigrateArgs {
 /// Runs `anteroom migrate`.
 pub(crate) async fn run(args: MigrateArgs) -> ExitCode {
     let MigrateCommand::Kyverno(args) = args.command;
+    let is_json = args.output == Output::Json;
     match kyverno(&args).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_NOT_ALL),
-        Err(error) => {
-            warn(&format!("{error:#}"));
-            ExitCode::from(EXIT_BAD_INPUT)
-        }
+        Err(error) => failed(is_json, error, EXIT_BAD_INPUT),
     }
 }
 
@@ -138,16 +136,16 @@ pub(crate) async fn run(args: MigrateArgs) -> ExitCode {
 async fn kyverno(args: &KyvernoArgs) -> anyhow::Result<bool> {
     if let Some(folder) = &args.directory {
         // Before any work, since a cluster takes a while to read.
-        check_folder(folder, args.force)?;
+        check_folder(folder, args.force).map_err(input_error)?;
     }
-    let found = input::manifests(&args.files)?;
+    let found = input::manifests(&args.files).map_err(input_error)?;
     found.passed_over.iter().for_each(|file| warn(file));
     let mut documents = found.documents;
     if args.live {
         let client = args.kubernetes.client().await?;
         documents.extend(live::read(&client, &args.namespace).await?);
     }
-    let plan = Move::of(&Installation::of(documents)?);
+    let plan = Move::of(&Installation::of(documents).map_err(input_error)?);
     if let Some(folder) = &args.directory {
         plan.write(folder, args.force)?;
     }

@@ -12,6 +12,9 @@ use anteroom_policy::Arrival;
 use clap::ValueEnum;
 use serde_json::Value;
 
+/// The exit code of `apply` and `equal` for input that cannot be used, as for wrong usage.
+const UNUSABLE: u8 = 2;
+
 /// The format of printed results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {

@@ -5,8 +5,13 @@ use std::{
     process::ExitCode,
 };
 
-use anteroom_runtime::{process::ProcessArgs, telemetry::TelemetryArgs};
+use anteroom_model::ErrorCode;
+use anteroom_runtime::{
+    process::{ProcessArgs, error_text},
+    telemetry::TelemetryArgs,
+};
 use clap::ValueEnum;
+use serde_json::{Value, json};
 
 /// The format of printed results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -23,7 +28,8 @@ pub enum Output {
 pub fn quiet(telemetry: &TelemetryArgs, level: &str) -> ProcessArgs {
     let mut telemetry = telemetry.clone();
     if telemetry.log_level == TelemetryArgs::default().log_level {
-        level.clone_into(&mut telemetry.log_level);
+        // The command's own error says the same as the client of the API server logs.
+        telemetry.log_level = format!("{level},kube_client::client::builder=off");
     }
     ProcessArgs {
         telemetry,
@@ -53,8 +59,84 @@ pub(crate) fn finish(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            warn(&format!("{error:#}"));
+            warn(&error_text(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Returns the result of a command, and prints its error as JSON if that is the format of its output: a program finds one
+/// document on standard output, also where there is no result. People find the error on standard error.
+pub(crate) fn told<T>(is_json: bool, result: anyhow::Result<T>) -> anyhow::Result<T> {
+    if let Err(error) = &result
+        && is_json
+    {
+        print(&error_json(error).to_string())?;
+    }
+    result
+}
+
+/// Prints the error of a command, as [`told`] does and for people, and returns the exit code that it ends with.
+pub(crate) fn failed(is_json: bool, error: anyhow::Error, code: u8) -> ExitCode {
+    if let Err(error) = told::<()>(is_json, Err(error)) {
+        warn(&error_text(&error));
+    }
+    code.into()
+}
+
+/// Gives the error of a command's input a code, unless it has one.
+pub(crate) fn input_error(error: anyhow::Error) -> anyhow::Error {
+    if code(&error_text(&error)).is_some() {
+        return error;
+    }
+    error.context(ErrorCode::CONFIG_INVALID.to_string())
+}
+
+fn error_json(error: &anyhow::Error) -> Value {
+    let message = error_text(error);
+    json!({ "error": { "code": code(&message), "message": message } })
+}
+
+/// The first error code in a text, as in `AR104`.
+fn code(text: &str) -> Option<&str> {
+    let is_code = |word: &&str| {
+        let digits = word.strip_prefix("AR").unwrap_or_default();
+        digits.len() == 3 && digits.bytes().all(|digit| digit.is_ascii_digit())
+    };
+    let mut words = text.split(|character: char| !character.is_ascii_alphanumeric());
+    words.find(is_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_in_json_has_its_code_and_its_message() {
+        let error = anyhow::anyhow!("AR601: no connection").context("asking");
+        assert_eq!(
+            error_json(&error),
+            json!({"error": {"code": "AR601", "message": "asking: AR601: no connection"}})
+        );
+        assert_eq!(
+            error_json(&anyhow::anyhow!("ARMY of AR12")),
+            json!({"error": {"code": null, "message": "ARMY of AR12"}})
+        );
+    }
+
+    #[test]
+    fn an_error_of_the_input_has_a_code() {
+        let said = |error| error_text(&input_error(error));
+        let bare = anyhow::anyhow!("cannot read a.yaml");
+        assert_eq!(said(bare), "AR701: cannot read a.yaml");
+        let coded = anyhow::anyhow!("AR302 spec.rules: it is required").context("policy a");
+        assert_eq!(said(coded), "policy a: AR302 spec.rules: it is required");
+    }
+
+    #[test]
+    fn commands_that_print_results_log_no_failed_connection() {
+        let quiet = quiet(&TelemetryArgs::default(), "warn");
+        assert!(quiet.telemetry.log_level.starts_with("warn,"));
+        assert!(quiet.telemetry.log_level.ends_with("builder=off"));
     }
 }

@@ -17,7 +17,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    output::{Output, print},
+    output::{Output, print, told},
     parameter::parse_parameter,
 };
 
@@ -103,6 +103,12 @@ impl From<KindArg> for EntryKind {
 }
 
 pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<()> {
+    let is_json = args.output == Output::Json;
+    told(is_json, answer(args).await)
+}
+
+/// Asks, and prints the answer.
+async fn answer(args: QueryArgs) -> anyhow::Result<()> {
     // The login is the webhook's: among the deployed users, NATS lets only the webhook ask replicas and hear their
     // answers.
     let bus = Arc::new(NatsBus::connect(args.nats.config("webhook")).await?);

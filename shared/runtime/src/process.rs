@@ -220,8 +220,20 @@ fn report(name: &str, end: End) -> ExitCode {
             ExitCode::from(EXIT_ABORTED),
         ),
     };
-    eprintln!("{name}: {error:#}");
+    eprintln!("{name}: {}", error_text(&error));
     code
+}
+
+/// Returns an error and its causes, as one line. A cause that stands in the text before it is left out: many errors have the text
+/// of their cause in their own.
+pub fn error_text(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Every signal that asks for the end, by name, as it comes.
@@ -290,6 +302,18 @@ mod tests {
         // The signal comes after: it is the user's first, and changes nothing.
         let end = end(std::future::pending(), &["SIGINT"], &shutdown).await;
         assert!(matches!(end, End::GraceExceeded));
+    }
+
+    #[test]
+    fn a_cause_that_an_error_names_itself_is_said_once() {
+        let error = std::io::Error::other("no such file");
+        let error = anyhow::Error::from(error).context("cannot read a.yaml: no such file");
+        assert_eq!(error_text(&error), "cannot read a.yaml: no such file");
+        let error = error.context("policies");
+        assert_eq!(
+            error_text(&error),
+            "policies: cannot read a.yaml: no such file"
+        );
     }
 
     #[test]

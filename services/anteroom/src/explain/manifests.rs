@@ -19,6 +19,8 @@ pub(crate) struct Manifests {
     pub(super) entries: Vec<EntryManifest>,
     /// Files in folders that could not be read.
     pub(super) passed_over: Vec<String>,
+    /// Policies of Kyverno's groups whose kind is not run here, by kind and name.
+    pub(super) not_run: Vec<String>,
 }
 
 /// A manifest of an entry, as far as a reader of it needs.
@@ -67,9 +69,18 @@ impl Manifests {
             }
             Some("CachedContextEntry") => self.entries.push(entry(EntryKind::Cached, &document)),
             Some("GlobalContextEntry") => self.entries.push(entry(EntryKind::Global, &document)),
+            Some(kind) if kind.ends_with("Policy") && is_kyverno(version) => {
+                let name = document["metadata"]["name"].as_str().unwrap_or_default();
+                self.not_run.push(format!("{kind} {name}"));
+            }
             _ => {}
         }
     }
+}
+
+fn is_kyverno(version: &str) -> bool {
+    let group = version.split('/').next().unwrap_or_default();
+    group == "kyverno.io" || group.ends_with(".kyverno.io")
 }
 
 fn entry(kind: EntryKind, manifest: &Value) -> EntryManifest {
@@ -121,6 +132,10 @@ mod tests {
             json!({"kind": "List", "items": [policy("b"), global]}).to_string(),
         )
         .unwrap();
+        let images = json!({
+            "apiVersion": "policies.kyverno.io/v1", "kind": "ImageValidatingPolicy", "metadata": {"name": "images"},
+        });
+        write("images.json", images.to_string()).unwrap();
         write("notes.txt", "not a manifest".to_owned()).unwrap();
         write("broken.yaml", "a: [".to_owned()).unwrap();
         write(".hidden.yaml", policy("hidden").to_string()).unwrap();
@@ -133,6 +148,7 @@ mod tests {
         );
         assert_eq!(found.entry(EntryKind::Cached, "teams"), None);
         assert!(found.passed_over[0].contains("broken.yaml"));
+        assert_eq!(found.not_run, ["ImageValidatingPolicy images"]);
     }
 
     #[test]

@@ -15,10 +15,13 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{
-    Format, apply_output::print_outcome, arrival, assignments::Assignments,
+    Format, UNUSABLE, apply_output::print_outcome, arrival, assignments::Assignments,
     kyverno_options::OtherOptions,
 };
-use crate::{input, output::warn};
+use crate::{
+    input,
+    output::{failed, finish, input_error, warn},
+};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -30,8 +33,8 @@ use crate::{input, output::warn};
     Objects that rules changed are printed as YAML before the results; --patched writes them to files.\n\n\
     Rules that read the cluster read the given resources. They count as all objects of their kind, and a \
     kind without any given resource is an error.\n\n\
-    Exit codes: 0 no violation, 1 a violation, or an error of a policy or rule, 2 wrong usage. With warnings \
-    only, the exit code is that of --warn-exit-code.")]
+    Exit codes: 0 no violation, 1 a violation, or an error of a policy or rule, 2 wrong usage, or an input \
+    cannot be used. With warnings only, the exit code is that of --warn-exit-code.")]
 pub(crate) struct ApplyArgs {
     /// Files of policies, or folders with such files; `-` for standard input.
     #[arg(required = true, value_name = "POLICY")]
@@ -147,10 +150,20 @@ pub(crate) struct ApplyArgs {
     others: OtherOptions,
 }
 
-pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
-    let told = apply(args)?;
-    print_outcome(args, &told)?;
-    Ok(exit_code(&told, args).into())
+/// Applies, prints, and returns the exit code.
+pub(crate) fn run(args: &ApplyArgs) -> ExitCode {
+    let is_json = args.output == Format::Json;
+    let outcome = match apply(args) {
+        Ok(outcome) => outcome,
+        Err(error) => return failed(is_json, input_error(error), UNUSABLE),
+    };
+    if outcome.is_about_nothing() {
+        warn("no rule matches any of the given resources: nothing was judged");
+    }
+    match print_outcome(args, &outcome) {
+        Ok(()) => exit_code(&outcome, args).into(),
+        Err(error) => finish(Err(error)),
+    }
 }
 
 /// Why the command line asks for what is not done here.
@@ -281,10 +294,16 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     Ok(found)
 }
 
+/// Names a manifest for people, with its API version: a policy may only lack the right one.
 fn title(manifest: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
-    let (kind, name) = (text(&manifest["kind"]), text(&manifest["metadata"]["name"]));
-    format!("{kind} {name}")
+    let text = |value: &Value, without: &str| value.as_str().unwrap_or(without).to_owned();
+    if !manifest.is_object() {
+        return "a document that is no object".to_owned();
+    }
+    let kind = text(&manifest["kind"], "a document without a kind");
+    let version = text(&manifest["apiVersion"], "without an apiVersion");
+    let name = text(&manifest["metadata"]["name"], "without a name");
+    format!("{kind} {name} ({version})")
 }
 
 fn exit_code(told: &Applied, args: &ApplyArgs) -> u8 {

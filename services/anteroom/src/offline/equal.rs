@@ -15,14 +15,11 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::{arrival, assignments::Assignments, equal_output::page};
+use super::{UNUSABLE, arrival, assignments::Assignments, equal_output::page};
 use crate::{
     input,
-    output::{Output, print, warn},
+    output::{Output, failed, input_error, print},
 };
-
-/// The exit code of input that cannot be used, as of wrong usage.
-const UNUSABLE: u8 = 2;
 
 /// The file name of suites.
 const SUITE: &str = "kyverno-test.yaml";
@@ -150,21 +147,19 @@ fn positive(text: &str) -> Result<usize, String> {
 
 /// Compares, prints, and returns the exit code.
 pub(crate) fn run(args: &EqualArgs) -> ExitCode {
-    let told = compare(args).and_then(|found| {
-        let text = match args.output {
-            Output::Text => page(&found, &args.old, &args.new)?,
-            Output::Json => serde_json::to_string_pretty(&found)?,
-        };
-        print(text.trim_end())?;
-        Ok(found.is_alike())
-    });
-    match told {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            warn(&format!("{error:#}"));
-            UNUSABLE.into()
-        }
+    let is_json = args.output == Output::Json;
+    let found = match compare(args) {
+        Ok(found) => found,
+        Err(error) => return failed(is_json, input_error(error), UNUSABLE),
+    };
+    let text = match args.output {
+        Output::Text => page(&found, &args.old, &args.new),
+        Output::Json => serde_json::to_string_pretty(&found).map_err(Into::into),
+    };
+    match text.and_then(|text| print(text.trim_end())) {
+        Ok(()) if found.is_alike() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(error) => failed(false, error, UNUSABLE),
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::{Format, arrival, yaml};
-use crate::output::print;
+use crate::output::{input_error, print, told};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -83,13 +83,8 @@ fn check_line(args: &TestArgs) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(args: &TestArgs) -> anyhow::Result<()> {
-    check_line(args)?;
-    let mut checked = Vec::new();
-    for path in &args.paths {
-        for file in suites(path, &args.file_name)? {
-            checked.extend(run_file(file, args));
-        }
-    }
+    let is_json = args.output == Format::Json;
+    let checked = told(is_json, run_suites(args).map_err(input_error))?;
     let counts = Counts::of(&checked);
     match args.output {
         Format::Text => print(page(&checked, counts, args).trim_end())?,
@@ -104,6 +99,17 @@ pub(crate) fn run(args: &TestArgs) -> anyhow::Result<()> {
         }
     }
     verdict(&checked, counts, args)
+}
+
+fn run_suites(args: &TestArgs) -> anyhow::Result<Vec<Checked>> {
+    check_line(args)?;
+    let mut checked = Vec::new();
+    for path in &args.paths {
+        for file in suites(path, &args.file_name)? {
+            checked.extend(run_file(file, args));
+        }
+    }
+    Ok(checked)
 }
 
 fn run_file(path: PathBuf, args: &TestArgs) -> Vec<Checked> {
@@ -291,7 +297,8 @@ spec:
             &["test", "git@h:suites"],
             &["test", "suites", "--git-branch", "main"],
         ] {
-            let error = run(&Line::parse_from(line).args).unwrap_err().to_string();
+            let error = run_suites(&Line::parse_from(line).args).unwrap_err();
+            let error = error.to_string();
             assert!(error.contains("clone it"), "{error}");
         }
     }

@@ -16,7 +16,7 @@ use super::{
     table::{count, micros, millis, one_line},
     top::FilterArgs,
 };
-use crate::output::{Output, print, warn};
+use crate::output::{Output, print, told, warn};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -63,6 +63,11 @@ pub(crate) struct TapArgs {
 
 /// Runs `anteroom tap`.
 pub(crate) async fn run(args: TapArgs, service: Service) -> anyhow::Result<()> {
+    let is_json = args.output == Output::Json;
+    told(is_json, watch(args, service).await)
+}
+
+async fn watch(args: TapArgs, service: Service) -> anyhow::Result<()> {
     let bus = connection::connect(&args.nats).await?;
     let tap = Tap {
         filter: args.filter.filter(),

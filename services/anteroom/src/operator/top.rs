@@ -21,7 +21,7 @@ use super::{
     system::System,
     window::{By, Window},
 };
-use crate::output::{Output, print, warn};
+use crate::output::{Output, print, told, warn};
 
 /// The seconds that a table is about.
 pub(super) const SPAN: Duration = Duration::from_secs(10);
@@ -151,6 +151,11 @@ pub(crate) struct OperatorState {
 
 /// Runs `anteroom top`.
 pub(crate) async fn run(args: TopArgs, service: Service) -> anyhow::Result<()> {
+    let is_json = args.output == Output::Json;
+    told(is_json, watch(args, service).await)
+}
+
+async fn watch(args: TopArgs, service: Service) -> anyhow::Result<()> {
     let bus = connection::connect(&args.nats).await?;
     let tap = Tap {
         filter: args.filter.filter(),

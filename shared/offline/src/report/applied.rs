@@ -184,6 +184,11 @@ impl StatusCounts {
 }
 
 impl Applied {
+    /// Returns whether nothing was judged, refused or left out: no rule matches any of the resources.
+    pub fn is_about_nothing(&self) -> bool {
+        self.results.is_empty() && self.broken.is_empty() && self.not_run.is_empty()
+    }
+
     /// The objects that rules changed, as all of them left them, in the order of the resources; then the targets
     /// of `mutate.targets`, once for each rule that changed them.
     pub fn patched(&self) -> &[Value] {
