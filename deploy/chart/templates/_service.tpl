@@ -49,7 +49,8 @@ spec:
           args:
             {{- range $flag, $value := . }}
             {{- if not (kindIs "bool" $value) }}
-            - {{ printf "--%s=%v" $flag $value | quote }}
+            {{- /* A number as it was written: Go writes large ones with an exponent. */}}
+            - {{ printf "--%s=%s" $flag (ternary $value (toJson $value) (kindIs "string" $value)) | quote }}
             {{- else if $value }}
             - {{ printf "--%s" $flag | quote }}
             {{- end }}
