@@ -70,9 +70,19 @@ struct Explained {
     /// The policy's name, as `namespace/name` for a namespaced policy.
     name: String,
     rules: Vec<RulePlan>,
+    /// Rules of kinds that are not run here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_run: Vec<RuleNotRun>,
     /// Why it cannot be compiled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
+}
+
+/// A rule that is never run, with the field that says what it does.
+#[derive(Debug, Serialize)]
+struct RuleNotRun {
+    rule: String,
+    field: String,
 }
 
 /// A rule, with its reads.
@@ -140,9 +150,10 @@ fn explain(manifest: &Value, manifests: &Manifests) -> Explained {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &manifest["metadata"];
     let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
-    let (rules, problems) = match anteroom_policy::compile(manifest) {
-        Ok(policy) => (rules(&policy, manifests), Vec::new()),
+    let (rules, not_run, problems) = match anteroom_policy::compile(manifest) {
+        Ok(policy) => (rules(&policy, manifests), not_run(&policy), Vec::new()),
         Err(problems) => (
+            Vec::new(),
             Vec::new(),
             problems.iter().map(ToString::to_string).collect(),
         ),
@@ -154,8 +165,17 @@ fn explain(manifest: &Value, manifests: &Manifests) -> Explained {
             false => format!("{namespace}/{name}"),
         },
         rules,
+        not_run,
         problems,
     }
+}
+
+fn not_run(policy: &Policy) -> Vec<RuleNotRun> {
+    let rules = policy.not_run().iter().map(|one| RuleNotRun {
+        rule: one.rule.clone(),
+        field: one.path.clone(),
+    });
+    rules.collect()
 }
 
 /// Returns the rules of a policy with their reads.
@@ -419,6 +439,26 @@ spec:
             assert!(page.contains(line), "{line}: {page}");
         }
         assert!(verdict(&explained, true).is_err());
+    }
+
+    #[test]
+    fn a_rule_that_is_never_run_is_named() {
+        let policy = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: part}
+spec:
+  rules:
+  - name: made
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate: {apiVersion: v1, kind: ConfigMap, name: x, namespace: a, data: {data: {a: b}}}
+  - name: team
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    validate: {message: "team", pattern: {metadata: {labels: {team: "?*"}}}}
+"#;
+        let page = text::page(&explained(&[policy]));
+        let line = "  rule made\n    not run: spec.rules[0].generate is not supported\n";
+        assert!(page.contains(line), "{page}");
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub(super) fn page(explained: &[Explained]) -> String {
                 write_read(&mut page, read);
             }
         }
+        for one in &policy.not_run {
+            let _ = writeln!(page, "  rule {}", one.rule);
+            let _ = writeln!(page, "    not run: {} is not supported", one.field);
+        }
         page.push('\n');
     }
     summary(&mut page, explained);
