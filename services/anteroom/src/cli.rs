@@ -27,7 +27,8 @@ use crate::{
         anteroom query ingresses 'length(items)'   ask the replicas of a running system\n  \
         anteroom tap --denied --past --why         show what was denied, and why\n  \
         anteroom jp query -i pod.yaml 'metadata.name'\n\n\
-        Exit codes: 0 done, 1 failed, 2 wrong usage, 64 not finished within the grace time, 130 ended by a second signal."
+        Exit codes: 0 done, 1 failed, 2 wrong usage, 64 not finished within the grace time, 130 ended by a second signal. \
+        `check`, `equal` and others say more in their own help."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -46,12 +47,16 @@ enum Subcommands {
     /// Run watcher, replica and webhook in one process, for a small cluster.
     Serve(Box<serve::ServeArgs>),
     /// Watch sources at the Kubernetes API server, and publish their changes.
+    #[command(after_help = service_help("watcher --kubeconfig ~/.kube/config --nats-url nats://127.0.0.1:4222"))]
     Watcher(Box<anteroom_watcher::Command>),
     /// Build every view from the log on NATS, and answer queries next to the data.
+    #[command(after_help = service_help("replica --nats-url nats://127.0.0.1:4222 --memory-limit 512Mi"))]
     Replica(Box<anteroom_cache_replica::Command>),
     /// Answer AdmissionReviews by the policies, and query the replicas for facts.
+    #[command(after_help = service_help("webhook --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:9443"))]
     Webhook(Box<anteroom_webhook::Command>),
     /// Scan existing objects with the policies, and write PolicyReports and Events.
+    #[command(after_help = service_help("reporter --kubeconfig ~/.kube/config --background-scan-interval 30m"))]
     Reporter(Box<anteroom_reporter::Command>),
     /// Show the queries of each rule of a policy, and how they are answered.
     Explain(Box<explain::ExplainArgs>),
@@ -89,6 +94,27 @@ enum Subcommands {
         /// The shell.
         shell: Shell,
     },
+}
+
+/// The end of the help of a command that runs one service.
+fn service_help(example: &str) -> String {
+    format!(
+        "Examples:\n  \
+         anteroom {example}\n\n\
+         Exit codes: 0 stopped when asked to, 1 failed, 2 wrong usage, 64 not finished within the grace time, \
+         130 ended by a second signal."
+    )
+}
+
+/// Returns the command line without hidden commands, which completions would offer.
+fn shown() -> clap::Command {
+    let all = Cli::command();
+    let shown = all
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    clap::Command::new("anteroom")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommands(shown.cloned())
 }
 
 /// The error message of `anteroom demo`.
@@ -164,7 +190,7 @@ pub fn run() -> ExitCode {
         }
         Subcommands::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "anteroom", &mut script);
+            clap_complete::generate(shell, &mut shown(), "anteroom", &mut script);
             finish(print(String::from_utf8_lossy(&script).trim_end()))
         }
     }
@@ -201,6 +227,20 @@ mod tests {
         let page = include_str!("../../../docs/options.md");
         let missing = anteroom_runtime::testing::undocumented(&Cli::command(), page);
         assert!(missing.is_empty(), "not in docs/options.md: {missing:#?}");
+    }
+
+    #[test]
+    fn services_have_examples_in_their_help_and_completions_offer_what_help_shows() {
+        for name in ["watcher", "replica", "webhook", "reporter"] {
+            let mut all = Cli::command();
+            let service = all.find_subcommand_mut(name).unwrap();
+            let help = service.render_long_help().to_string();
+            assert!(help.contains(&format!("anteroom {name} --")), "{help}");
+        }
+        let mut script = Vec::new();
+        clap_complete::generate(Shell::Bash, &mut shown(), "anteroom", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        assert!(script.contains("support-bundle") && !script.contains("demo"));
     }
 
     #[test]
