@@ -143,6 +143,21 @@ async fn estimate(nats: &NatsArgs, explained: &mut [Explained]) -> anyhow::Resul
         read.rows = live.estimate(read).await?;
     }
     live.close().await;
+    let rules = explained.iter().flat_map(|policy| &policy.rules);
+    let is_unknown = |read: &&ReadPlan| {
+        let is_list = matches!(
+            read.plan,
+            Plan::Index { .. } | Plan::Kept { .. } | Plan::Scan { .. }
+        );
+        is_list && read.rows.is_none()
+    };
+    let unknown = rules.flat_map(|rule| &rule.reads).filter(is_unknown);
+    match unknown.count() {
+        0 => {}
+        unknown => warn(&format!(
+            "{unknown} reads have no rows: no replica holds their objects, or a sample does not tell"
+        )),
+    }
     Ok(())
 }
 

@@ -234,7 +234,10 @@ async fn show(
                     _ => {}
                 }
                 if is_over {
-                    return Ok(());
+                    return match is_json {
+                        true => nobody(&shown, &heard),
+                        false => Ok(()),
+                    };
                 }
             }
         }
