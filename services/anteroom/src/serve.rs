@@ -9,7 +9,7 @@ use std::{
 
 use anteroom_bus::{
     Bus,
-    local::LocalBus,
+    local::{LocalBus, LocalOptions},
     nats::{NatsBus, NatsConfig},
 };
 use anteroom_runtime::{
@@ -254,7 +254,11 @@ impl RunningServices {
 /// NATS does not answer.
 pub async fn connect(nats: Option<&str>) -> anyhow::Result<Arc<dyn Bus>> {
     Ok(match nats {
-        None => Arc::new(LocalBus::new()),
+        None => Arc::new(LocalBus::with_options(LocalOptions {
+            // Webhook configurations outlive this process, and name positions of its log.
+            log_name: format!("local-{:016x}", rand::random::<u64>()),
+            ..LocalOptions::default()
+        })),
         Some(url) => Arc::new(NatsBus::connect(NatsConfig::new([url], "default")).await?),
     })
 }
@@ -321,6 +325,16 @@ mod tests {
             }
             stats.changed().await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_position_in_the_log_of_an_earlier_process_means_nothing_in_a_new_one() {
+        let mut heads = Vec::new();
+        for _ in 0..2 {
+            let bus = connect(None).await.unwrap();
+            heads.push(bus.ensure_log().await.unwrap().incarnation);
+        }
+        assert_ne!(heads[0], heads[1]);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -40,6 +40,9 @@ use crate::{
 pub struct LocalOptions {
     /// The seed of every random choice that the bus makes.
     pub seed: u64,
+    /// The first part of the log's incarnation. What outlives the process, as the webhook configurations do, names positions of the
+    /// log: a process whose log is new every time needs a new name every time.
+    pub log_name: String,
     /// The time that a tombstone stays in the log.
     pub tombstone_ttl: Duration,
     /// The most events that wait for a follower's reader. At the limit, the follower's source waits.
@@ -56,6 +59,7 @@ impl Default for LocalOptions {
     fn default() -> Self {
         Self {
             seed: 0,
+            log_name: "local".to_owned(),
             tombstone_ttl: Duration::from_millis(TOMBSTONE_TTL_MS),
             follower_events_max: 256,
             calls_max: 1024,

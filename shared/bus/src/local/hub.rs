@@ -27,7 +27,9 @@ pub(super) struct Hub {
 #[derive(Debug)]
 pub(super) struct HubState {
     pub(super) log: Option<Log>,
-    /// The number of logs made so far, which names the incarnation: equal runs get equal names.
+    /// See [`LocalOptions::log_name`].
+    log_name: String,
+    /// The number of logs made so far, which names the incarnation too: equal runs get equal names.
     logs_made: u64,
     /// See [`LocalOptions::log_bytes_max`].
     log_bytes_max: Option<u64>,
@@ -56,6 +58,7 @@ impl Hub {
     pub(super) fn new(options: LocalOptions) -> Self {
         let state = HubState {
             log: None,
+            log_name: options.log_name.clone(),
             logs_made: 0,
             log_bytes_max: options.log_bytes_max,
             up: true,
@@ -188,10 +191,10 @@ impl Hub {
 impl HubState {
     /// Makes a log if there is none.
     pub(super) fn ensure_log(&mut self, tombstone_ttl: Duration) -> &mut Log {
-        let logs_made = &mut self.logs_made;
+        let (name, logs_made) = (&self.log_name, &mut self.logs_made);
         let log = self.log.get_or_insert_with(|| {
             *logs_made += 1;
-            Log::new(Incarnation(format!("local-{logs_made}")), tombstone_ttl)
+            Log::new(Incarnation(format!("{name}-{logs_made}")), tombstone_ttl)
         });
         log.limit(self.log_bytes_max);
         log
