@@ -53,7 +53,7 @@ pub trait Bus: Debug + Send + Sync + 'static {
     }
 
     /// Returns the group's current lease with its fence; `None` if nobody ever took it. A lease that cannot be decoded
-    /// has no holder, unless it is of a later version, and the highest term of any view in the log.
+    /// has no holder, unless it is of a later version, and the highest term of any record in the log.
     async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError>;
 
     /// Takes the group's lease by compare-and-swap: only if its fence is still `expected` (`None`:
@@ -199,6 +199,15 @@ pub struct LogIndex {
     pub views: HashMap<ViewId, ViewRecord>,
     /// Live objects of every view; tombstones are left out.
     pub objects: HashMap<ViewId, HashMap<ObjectKey, (Epoch, ResourceVersion)>>,
+    /// The highest term of any record, tombstones included; 0: there is no record. A log that lost its last records may
+    /// have objects of a term without a control record of it.
+    pub term_max: u32,
+}
+
+impl LogIndex {
+    pub(crate) fn note_term(&mut self, epoch: Epoch) {
+        self.term_max = self.term_max.max(epoch.term());
+    }
 }
 
 /// An event that a [`Follower`] delivers.

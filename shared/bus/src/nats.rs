@@ -295,7 +295,7 @@ impl ClientState {
         match lease::decode(body) {
             Ok((term, holder)) => Ok(Lease { term, holder }),
             Err(error) => {
-                let term = index::last_term(self).await?;
+                let term = index::read(self).await?.term_max;
                 tracing::warn!(
                     %group,
                     %error,

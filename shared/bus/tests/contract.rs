@@ -84,6 +84,7 @@ contract! {
             a_dropped_view_is_purged
             a_view_that_is_not_dropped_is_not_purged
             the_index_has_live_objects_and_control_records
+            the_index_has_the_highest_term_of_any_record
             limits_are_refused_before_anything_is_written
             without_a_log_everything_says_so;
         groups:

@@ -133,7 +133,8 @@ impl Campaign<'_> {
         let (lease, fence) = found.unzip();
         let term = lease.as_ref().map_or(0, |lease| lease.term);
         if lease.is_none() {
-            self.term_seen = self.term_seen.max(self.last_term_written().await?);
+            // A log that lost its end may have lost its leases, while records of their terms are left.
+            self.term_seen = self.term_seen.max(self.bus.index().await?.term_max);
         }
         // A lease that was overwritten may have an earlier term than the leader that was heard last.
         let heard = self.members.last_beat(self.group, term);
@@ -152,14 +153,6 @@ impl Campaign<'_> {
             return Ok(None);
         }
         self.take(head.incarnation, fence).await
-    }
-
-    /// Returns the highest term of a view in the log; 0: there is none. A log that lost its end may have lost its leases,
-    /// while records of their terms are left.
-    async fn last_term_written(&self) -> Result<u32, BusError> {
-        let index = self.bus.index().await?;
-        let terms = index.views.values().map(|view| view.epoch.term());
-        Ok(terms.max().unwrap_or(0))
     }
 
     /// Waits until the lease of `term` may be taken by this candidate; `false`: look again, since it

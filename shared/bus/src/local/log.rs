@@ -232,9 +232,11 @@ impl Log {
         for envelope in self.records.values() {
             match &envelope.record {
                 Record::Control(record) => {
+                    index.note_term(record.epoch);
                     index.views.insert(record.view.clone(), record.clone());
                 }
                 Record::Delta { view, delta } => {
+                    index.note_term(delta.epoch);
                     if matches!(delta.op, Op::Put(_)) {
                         index
                             .objects

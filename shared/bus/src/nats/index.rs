@@ -41,6 +41,7 @@ pub(super) async fn read(shared: &ClientState) -> Result<LogIndex, BusError> {
     controls
         .each(|message| {
             if let Some(record) = view_record(shared, message) {
+                index.note_term(record.epoch);
                 index.views.insert(record.view.clone(), record);
             }
         })
@@ -54,21 +55,6 @@ pub(super) async fn read(shared: &ClientState) -> Result<LogIndex, BusError> {
         .each(|message| note(shared, message, &mut index))
         .await?;
     Ok(index)
-}
-
-/// Returns the highest term of a control record in the log; 0: there is no record. A writer's first record of a view in
-/// a term is a control record.
-pub(super) async fn last_term(shared: &ClientState) -> Result<u32, BusError> {
-    let deadline = Instant::now() + INDEX_TIMEOUT;
-    let head = believed_head(shared).await?;
-    let mut last = 0;
-    Reading::of_controls(shared, &head, deadline)
-        .each(|message| {
-            let record = view_record(shared, message);
-            last = last.max(record.map_or(0, |record| record.epoch.term()));
-        })
-        .await?;
-    Ok(last)
 }
 
 async fn believed_head(shared: &ClientState) -> Result<LogHead, BusError> {
@@ -165,6 +151,7 @@ fn note(shared: &ClientState, message: &Message, index: &mut LogIndex) {
     let headers = message.headers.as_ref();
     match envelope::decode_head(subject, |name| header(headers, name), &shared.subjects) {
         Ok(RecordHead::Delta { view, delta }) => {
+            index.note_term(delta.epoch);
             if delta.op == Op::Put(()) {
                 let version = (delta.epoch, delta.version);
                 let of = index.objects.entry(view).or_default();

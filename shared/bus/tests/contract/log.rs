@@ -8,7 +8,7 @@ use anteroom_model::{
 
 use crate::{
     harness::Harness,
-    support::{Reader, Writer, control, delete, key, put, put_of, put_raw, view},
+    support::{Reader, Writer, control, delete, in_term, key, put, put_of, put_raw, view},
 };
 
 fn lease(term: u32) -> Lease {
@@ -221,6 +221,21 @@ pub(crate) async fn the_index_has_live_objects_and_control_records(harness: impl
     assert_eq!(index.objects[&view("a")].len(), 1, "no tombstones");
     assert_eq!(index.objects[&view("a")][&key("x")].1.as_str(), "3");
     assert_eq!(index.objects[&view("b")][&key("x")].1.as_str(), "5");
+}
+
+/// A new writer's control record replaces the view's earlier one, so objects of a term may be left alone.
+pub(crate) async fn the_index_has_the_highest_term_of_any_record(harness: impl Harness) {
+    let writer = Writer::new(harness.client().await).await;
+    assert_eq!(writer.bus.index().await.unwrap().term_max, 0);
+    let records = [
+        control("a", ViewState::Synced),
+        put("b", "x", 1),
+        delete("b", "x", 2),
+    ];
+    for (term, record) in (2..).zip(records) {
+        writer.append(vec![in_term(term, record)]).await;
+        assert_eq!(writer.bus.index().await.unwrap().term_max, term);
+    }
 }
 
 pub(crate) async fn limits_are_refused_before_anything_is_written(harness: impl Harness) {

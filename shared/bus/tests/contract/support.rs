@@ -90,6 +90,16 @@ pub(crate) fn delete(of: &str, name: &str, version: u64) -> Envelope {
     delta(of, name, version, Op::Delete)
 }
 
+/// The record, of this term.
+pub(crate) fn in_term(term: u32, mut envelope: Envelope) -> Envelope {
+    let epoch = Epoch::new(term, 1);
+    match &mut envelope.record {
+        Record::Control(record) => record.epoch = epoch,
+        Record::Delta { delta, .. } => delta.epoch = epoch,
+    }
+    envelope
+}
+
 pub(crate) fn control(of: &str, state: ViewState) -> Envelope {
     control_of(of, system::kinds_source(), state)
 }

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use anteroom_bus::local::LocalBus;
-use anteroom_model::{Digest, Epoch, ResourceVersion, SourceInfo, ViewRecord, ViewState, system};
+use anteroom_model::{
+    Delta, Digest, Epoch, ObjectKey, Op, ResourceVersion, SourceInfo, ViewRecord, ViewState, system,
+};
 use anteroom_runtime::Readiness;
 use anteroom_wire::envelope::{Envelope, Record};
 use tokio::task::JoinHandle;
@@ -182,4 +184,39 @@ async fn the_next_term_is_higher_than_those_of_a_log_that_lost_its_leases() {
     let restarted = Candidate::new(&bus, "a");
     assert_eq!(restarted.bus.lease(GROUP).await.unwrap(), None);
     assert_eq!(restarted.win(0).await.term, leader.term + 1);
+}
+
+/// An object of that view, in the leader's term.
+fn tombstone(leader: &Leadership) -> Envelope {
+    Envelope {
+        record: Record::Delta {
+            view: system::kinds_source().view_id(),
+            delta: Delta {
+                key: ObjectKey::new("", "x"),
+                epoch: Epoch::new(leader.term, 1),
+                version: ResourceVersion::new("1"),
+                op: Op::Delete,
+            },
+        },
+        trace: None,
+    }
+}
+
+/// A new leader's first record of a view replaces the view's control record of the term before.
+#[tokio::test]
+async fn the_next_term_is_higher_than_those_of_objects_without_a_control_record() {
+    let bus = LocalBus::new();
+    let a = Candidate::new(&bus, "a");
+    let before = a.win(6).await;
+    let batch = vec![control(&before), tombstone(&before)];
+    let written = a.bus.append(before.fence, batch).await.unwrap();
+    let leader = a.win(before.term).await;
+    let batch = vec![control(&leader)];
+    a.bus.append(leader.fence, batch).await.unwrap();
+    bus.faults().truncate_log(written);
+    let restarted = Candidate::new(&bus, "a");
+    assert_eq!(restarted.bus.lease(GROUP).await.unwrap(), None);
+    let index = restarted.bus.index().await.unwrap();
+    assert!(index.views.is_empty(), "the control record is lost");
+    assert_eq!(restarted.win(0).await.term, before.term + 1);
 }

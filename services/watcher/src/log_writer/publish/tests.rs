@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 
-use anteroom_bus::{LogEvent, LogScope, local::LocalBus};
+use anteroom_bus::{Lease, LogEvent, LogScope, local::LocalBus};
 use anteroom_model::{
-    Collection, Group, GroupVersionResource, ObjectKey, ResourceVersion, Source, SourceInfo,
-    ViewState, limits::MESSAGE_BYTES_MAX,
+    Collection, Delta, Epoch, Group, GroupVersionResource, ObjectKey, Op, ResourceVersion, Source,
+    SourceInfo, ViewState, limits::MESSAGE_BYTES_MAX,
 };
 use anteroom_runtime::Service;
 use anteroom_wire::envelope::Record;
 use bytes::Bytes;
 
 use super::*;
+use crate::log_writer::log_snapshot::LogSnapshot;
 
 const TICK: Duration = Duration::from_millis(300);
 
@@ -160,4 +161,70 @@ async fn what_a_full_log_refuses_of_the_cluster_is_written_in_the_room_of_a_tena
         state(&tenant),
         Some(ViewState::Failed { failure }) if failure.reason == "LogFull"
     ));
+}
+
+/// A log that lost its last records may have objects of a view without the view's control record. Readers free objects
+/// of before the view's origin.
+#[tokio::test(start_paused = true)]
+async fn a_view_whose_control_record_is_lost_begins_behind_all_of_its_objects() {
+    let bus = LocalBus::new();
+    let before = Leadership::of_new_log(&bus, Group::COORDINATOR).await;
+    let source = Source::System { name: "a".into() };
+    let view = source.view_id();
+    let left = Record::Delta {
+        view: view.clone(),
+        delta: Delta {
+            key: ObjectKey::new("n", "left"),
+            epoch: Epoch::new(before.term, 9),
+            version: version(1),
+            op: Op::Put(Bytes::from_static(b"x")),
+        },
+    };
+    let (record, trace) = (left, None);
+    let batch = vec![Envelope { record, trace }];
+    bus.append(before.fence, batch).await.unwrap();
+
+    let index = bus.index().await.unwrap();
+    let term = index.term_max + 1;
+    let lease = Lease {
+        term,
+        holder: before.holder.clone(),
+    };
+    let taken = bus.take_lease(before.group, lease, Some(before.fence));
+    let leadership = Leadership {
+        term,
+        fence: taken.await.unwrap(),
+        ..before.clone()
+    };
+    let mut snapshots = LogSnapshot::by_group(index);
+    let mut snapshot = snapshots.remove(&Group::COORDINATOR).unwrap();
+    let inherited = snapshot.take(&view);
+    let info = SourceInfo {
+        source,
+        kind: String::new(),
+        namespaced: true,
+    };
+    let opening = Opening {
+        origin: inherited.origin,
+        ..Opening::default()
+    };
+    let publisher = Publisher::new(term);
+    publisher.with(|queue| {
+        let handle = queue.open_with(info, inherited.objects, opening);
+        queue.listed(&handle, &version(1), Instant::now());
+    });
+    let metrics = BatchMetrics::register(&Service::new("test").metrics);
+    let highest = HighestPosition::default();
+    tokio::select! {
+        end = publisher.run(&bus, &leadership, &highest, &metrics) => panic!("{end:?}"),
+        () = publisher.drained() => {}
+    }
+    let written = bus.index().await.unwrap();
+    let record = &written.views[&view];
+    assert_eq!(
+        (record.state.clone(), record.objects),
+        (ViewState::Synced, 0)
+    );
+    let mut objects = written.objects[&view].values();
+    assert!(objects.all(|(epoch, _)| *epoch < record.origin));
 }
