@@ -112,6 +112,12 @@ impl Floors {
         positions.end = Some(end);
     }
 
+    /// Forgets the log's end: a query that demanded a floor found nobody who has reached it. A log that lost its last
+    /// records ends before positions that it had reached.
+    pub(super) fn forget_end(&self) {
+        self.0.lock().end = None;
+    }
+
     /// Notes the position of an answer. Positions of two logs are not compared: the log of the later answer counts.
     ///
     /// # Errors
@@ -288,6 +294,29 @@ mod tests {
         assert!(!floors.is_check_due(&view), "the log is known to reach it");
         assert!(floors.is_check_due(&other));
         assert!(!floors.is_check_due(&other), "it was asked just now");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_floor_of_a_log_that_was_shortened_falls_once_a_query_has_failed() {
+        let floors = Floors::default();
+        let view = ViewId::new("a");
+        let end_is = |last| {
+            let incarnation = Incarnation("one".into());
+            let last = Revision(last);
+            floors.end_is(LogHead { incarnation, last }, Instant::now());
+        };
+        floors.raise(&view, &reply("one", 1_000)).unwrap();
+        tokio::time::advance(REACHED_MAX).await;
+        assert!(floors.is_check_due(&view));
+        end_is(1_200);
+        tokio::time::advance(REACHED_MAX).await;
+        assert!(!floors.is_check_due(&view), "the log had reached it");
+        floors.forget_end();
+        assert!(floors.is_check_due(&view));
+        floors.forget_end();
+        assert!(!floors.is_check_due(&view), "it was asked just now");
+        end_is(900);
+        assert_eq!(floors.get(&view).unwrap().revision, Revision(900));
     }
 
     #[tokio::test(start_paused = true)]

@@ -209,6 +209,11 @@ impl Views {
             .await
             .and_then(|replied| checked(&question, replied));
         record(&span, &outcome);
+        if question.request.revision_min.is_some()
+            && outcome.as_ref().err().is_some_and(is_not_reached)
+        {
+            self.floors.forget_end();
+        }
         let code = outcome.as_ref().err().map(FactError::code);
         self.recorder.query(code, begun.elapsed());
         let (reply, last_good) = outcome?;
@@ -466,6 +471,14 @@ fn checked(question: &Question, replied: Replied) -> Result<Replied, FactError> 
         });
     }
     Ok(replied)
+}
+
+/// Returns whether the replicas may not have reached the position that a query demanded.
+fn is_not_reached(error: &FactError) -> bool {
+    matches!(
+        error,
+        FactError::RevisionNotReached { .. } | FactError::DeadlineExceeded { .. }
+    )
 }
 
 fn record(span: &Span, outcome: &Result<Replied, FactError>) {
