@@ -333,7 +333,7 @@ pub(crate) async fn ask(
                 deadline_ms: timeout_ms,
                 over_part: false,
             },
-            RequestError::Bus(error) => FactError::BusUnavailable {
+            RequestError::NotSent(error) | RequestError::Bus(error) => FactError::BusUnavailable {
                 message: error.to_string(),
             },
         })?;

@@ -442,7 +442,10 @@ pub enum RequestError {
         /// The timeout.
         timeout_ms: u64,
     },
-    /// The request never left.
+    /// The request never left: nobody has received it.
+    #[error(transparent)]
+    NotSent(BusError),
+    /// The bus refuses the request, or the connection was lost before a reply came. Somebody may have received it.
     #[error(transparent)]
     Bus(#[from] BusError),
 }

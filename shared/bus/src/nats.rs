@@ -355,7 +355,11 @@ impl ClientState {
                 Err(RequestOutcome::Failed(RequestError::NoResponders))
             }
             Err(Unanswered::TimedOut) => Err(RequestOutcome::TimedOut),
-            Err(why @ (Unanswered::NotSent(_) | Unanswered::ConnectionLost)) => {
+            Err(Unanswered::NotSent(message)) => {
+                let error = BusError::Unavailable { message };
+                Err(RequestOutcome::Failed(RequestError::NotSent(error)))
+            }
+            Err(why @ Unanswered::ConnectionLost) => {
                 let message = why.to_string();
                 let error = BusError::Unavailable { message };
                 Err(RequestOutcome::Failed(RequestError::Bus(error)))

@@ -24,7 +24,7 @@ pub(super) async fn ask(
     call: Call,
 ) -> Result<Bytes, RequestError> {
     batch::check_message(call.body.len())?;
-    link.require_up()?;
+    link.require_up().map_err(RequestError::NotSent)?;
     if hub.choose(to).is_none() {
         return Err(RequestError::NoResponders);
     }

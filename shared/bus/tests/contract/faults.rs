@@ -38,7 +38,7 @@ pub(crate) async fn while_away_everything_fails_at_once(mut harness: impl Harnes
     assert!(
         matches!(
             refused,
-            Err(RequestError::Bus(BusError::Unavailable { .. }))
+            Err(RequestError::NotSent(BusError::Unavailable { .. }))
         ),
         "{refused:?}"
     );

@@ -1,6 +1,12 @@
 //! Asks a watcher for facts that no view has.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use anteroom_bus::{Address, Bus, RequestError};
 use anteroom_model::FactError;
@@ -192,7 +198,7 @@ impl Live {
     }
 
     /// Asks again while no watcher can be asked. A request that changes something and may have arrived is not
-    /// repeated.
+    /// repeated; one that never left is.
     async fn patiently(
         &self,
         to: &Address,
@@ -200,14 +206,19 @@ impl Live {
         changes_nothing: bool,
         deadline: Instant,
     ) -> Result<LiveReply, FactError> {
+        let may_have_arrived = AtomicBool::new(false);
         loop {
             if let Some(error) = self.outages.refusal(&()) {
                 return Err(error);
             }
-            let asked = self.attempt(to, question, changes_nothing, deadline);
+            let asked = self.attempt(to, question, changes_nothing, deadline, &may_have_arrived);
             let error = match asked.await {
                 Err(error @ FactError::NoWatcher) => error,
-                Err(error @ FactError::BusUnavailable { .. }) if changes_nothing => error,
+                Err(error @ FactError::BusUnavailable { .. })
+                    if changes_nothing || !may_have_arrived.load(Ordering::Relaxed) =>
+                {
+                    error
+                }
                 asked => {
                     if asked
                         .as_ref()
@@ -231,6 +242,7 @@ impl Live {
         question: &Question,
         changes_nothing: bool,
         deadline: Instant,
+        may_have_arrived: &AtomicBool,
     ) -> Result<LiveReply, FactError> {
         let left = deadline.saturating_duration_since(Instant::now());
         // A watcher that dies must not take the whole of the time with it; one that is slow is waited
@@ -240,16 +252,18 @@ impl Live {
             false => left,
         };
         attempts::race(hedge, &self.later, deadline, millis(left), || {
-            self.send(to, question, deadline)
+            self.send(to, question, deadline, may_have_arrived)
         })
         .await
     }
 
+    /// Makes one attempt. Notes if the connection was lost before an answer came.
     async fn send(
         &self,
         to: &Address,
         question: &Question,
         deadline: Instant,
+        may_have_arrived: &AtomicBool,
     ) -> Result<LiveReply, FactError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let call = call(question.body.clone(), left);
@@ -269,9 +283,15 @@ impl Live {
                 deadline_ms: timeout_ms,
                 over_part: false,
             }),
-            Err(RequestError::Bus(error)) => Err(FactError::BusUnavailable {
+            Err(RequestError::NotSent(error)) => Err(FactError::BusUnavailable {
                 message: error.to_string(),
             }),
+            Err(RequestError::Bus(error)) => {
+                may_have_arrived.store(true, Ordering::Relaxed);
+                Err(FactError::BusUnavailable {
+                    message: error.to_string(),
+                })
+            }
         }
     }
 }

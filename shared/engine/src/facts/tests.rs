@@ -363,6 +363,25 @@ async fn a_live_read_carries_its_policy_and_returns_the_watchers_answer() {
     );
 }
 
+/// What would be done twice if it arrived twice is sent again only if it never left.
+#[tokio::test(start_paused = true)]
+async fn a_post_that_never_left_is_sent_once_the_bus_is_back() {
+    let world = World::new(0.0);
+    let watcher = world.watcher(|_, _| Ok(json!("done"))).await;
+    let service = FactSubject::Service {
+        url: "https://s".into(),
+        data: Some(json!({ "a": 1 })),
+    };
+    world.bus.faults().stop();
+    let back = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        world.bus.faults().start();
+    };
+    let (fact, ()) = tokio::join!(world.answer(service), back);
+    assert_eq!(fact.got(), Some(Ok(json!("done"))));
+    assert_eq!(watcher.calls(), 1);
+}
+
 /// The chain, and where it ends.
 #[tokio::test(start_paused = true)]
 async fn a_config_map_is_looked_for_from_the_nearest_place_on() {

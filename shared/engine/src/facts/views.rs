@@ -450,9 +450,11 @@ impl Views {
                 deadline_ms: timeout_ms,
                 over_part: false,
             }),
-            Err(RequestError::Bus(error)) => Err(FactError::BusUnavailable {
-                message: error.to_string(),
-            }),
+            Err(RequestError::NotSent(error) | RequestError::Bus(error)) => {
+                Err(FactError::BusUnavailable {
+                    message: error.to_string(),
+                })
+            }
         }
     }
 }
