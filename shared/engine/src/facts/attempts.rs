@@ -115,7 +115,8 @@ where
 
 /// Returns whether the service had no place or no news, or no time. That says nothing of the fact or of the view.
 fn says_nothing(error: &FactError) -> bool {
-    matches!(error.class().retry, Retry::AnotherReplica | Retry::TimedOut)
+    let is_behind = matches!(error, FactError::RevisionNotReached { .. });
+    is_behind || matches!(error.class().retry, Retry::AnotherReplica | Retry::TimedOut)
 }
 
 /// The later attempts of a process, which are limited together.

@@ -8,7 +8,7 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::Address;
-use anteroom_model::{EntryKind, FactError, ObjectKey, Shape, ViewId};
+use anteroom_model::{EntryKind, FactError, ObjectKey, Revision, Shape, ViewId};
 use anteroom_policy::{
     CollectionReference, FactRequest, FactSubject, KeptRead, NamedObject, Reference,
     ResolvedApiCall,
@@ -119,6 +119,15 @@ fn evicted() -> FactError {
     }
 }
 
+/// The error of an answer from a log that was left, or from before what was read at last.
+fn behind() -> FactError {
+    FactError::RevisionNotReached {
+        view: "services.v1".into(),
+        have: Revision(1),
+        want: Revision(2),
+    }
+}
+
 fn absent(resource: &str) -> FactError {
     FactError::ObjectNotFound {
         resource: resource.into(),
@@ -189,12 +198,12 @@ async fn last_good_data_of_a_replica_answers_a_fact() {
 /// Being asked brings a view back, and the one who asked has an answer.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_is_on_its_way_is_asked_again() {
-    for reason in [evicted(), not_synced()] {
+    for reason in [evicted(), not_synced(), behind()] {
         let world = World::new(0.0);
-        // Being asked for the third time, it has come back.
+        // Being asked for the sixth time, it has come back.
         let _knows = world
             .replica(fallback("services.v1"), move |call, _| {
-                Some(if call < 2 {
+                Some(if call < 5 {
                     Err(reason.clone())
                 } else {
                     Ok(json!(1))

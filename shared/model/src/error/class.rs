@@ -135,10 +135,10 @@ impl FactError {
                 (Retry::NobodyThere, ErrorSubject::Service)
             }
             Self::DeadlineExceeded { .. } => (Retry::TimedOut, ErrorSubject::Service),
-            Self::NotSynced { .. } | Self::Evicted { .. } => {
+            Self::NotSynced { .. } | Self::Evicted { .. } | Self::RevisionNotReached { .. } => {
                 (Retry::SoonServed, ErrorSubject::Service)
             }
-            Self::Stale { .. } | Self::RevisionNotReached { .. } | Self::Busy { .. } => {
+            Self::Stale { .. } | Self::Busy { .. } => {
                 (Retry::AnotherReplica, ErrorSubject::Service)
             }
             // An answer over a limit of ours says nothing of the source: whoever makes it long would choose the default.
@@ -215,7 +215,7 @@ mod tests {
             NotSynced { view: text(), state: text() } => SoonServed, Service;
             Evicted { view: text(), message: text() } => SoonServed, Service;
             Stale { view: text(), age_ms: 2, age_max_ms: 1, silent_ms: None } => AnotherReplica, Service;
-            RevisionNotReached { view: text(), have: Revision(1), want: Revision(2) } => AnotherReplica, Service;
+            RevisionNotReached { view: text(), have: Revision(1), want: Revision(2) } => SoonServed, Service;
             Busy { limit: 1, over_part: true } => AnotherReplica, Service;
             LiveReadBusy { message: text(), over_part: true } => Final, Service;
             ExpressionInvalid { message: text() } => Final, Evaluation;
