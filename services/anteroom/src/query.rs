@@ -174,7 +174,7 @@ impl QueryArgs {
         } = found.binding;
         let query = Query {
             expression: found.expression,
-            parameters: self.parameters.iter().cloned().collect(),
+            parameters: Arc::new(self.parameters.iter().cloned().collect()),
             missing_key_is_error: false,
             selection: Some(Selection {
                 shape,
@@ -217,7 +217,7 @@ impl QueryArgs {
     async fn records(&self, bus: &dyn Bus, name: &str) -> Result<Vec<EntryRecord>, FactError> {
         let query = Query {
             expression: ENTRIES_BY_NAME.to_owned(),
-            parameters: BTreeMap::from([("name".to_owned(), name.into())]),
+            parameters: Arc::new(BTreeMap::from([("name".to_owned(), name.into())])),
             ..Query::default()
         };
         let address = self.address(system::entries());

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -142,6 +143,12 @@ impl Parameters for () {
 impl Parameters for BTreeMap<String, Value> {
     fn parameter(&self, name: &str) -> Option<&Value> {
         self.get(name)
+    }
+}
+
+impl<P: Parameters> Parameters for Arc<P> {
+    fn parameter(&self, name: &str) -> Option<&Value> {
+        P::parameter(self, name)
     }
 }
 

@@ -438,7 +438,7 @@ fn evaluate(data: &Value, request: &FactRequest) -> Result<Value, FactError> {
     if request.expression.is_empty() {
         return Ok(data.clone());
     }
-    let parameters = request.parameters.clone().into_iter().collect();
+    let parameters = (*request.parameters).clone().into_iter().collect();
     let missing_key_is_error = request.missing_key_is_error;
     search(&request.expression, data, &parameters, missing_key_is_error)
 }

@@ -2,7 +2,7 @@
 //! [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION) where an older reader would neither understand nor refuse
 //! it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_model::{
     Collection, Delta, Digest, Epoch, FactError, Group, GroupVersionResource, Incarnation,
@@ -167,7 +167,7 @@ fn a_query_has_its_golden_bytes() {
         entry: "hosts".into(),
         queries: vec![Query {
             expression: "items".into(),
-            parameters: BTreeMap::from([("a".into(), json!(1))]),
+            parameters: Arc::new(BTreeMap::from([("a".into(), json!(1))])),
             missing_key_is_error: true,
             selection: None,
             cel: None,

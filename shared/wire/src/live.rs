@@ -187,7 +187,7 @@ pub fn decode_outcome(bytes: &[u8]) -> Result<LiveOutcome, WireError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use super::*;
 
@@ -203,7 +203,7 @@ mod tests {
             },
             query: Query {
                 expression: "gitVersion".into(),
-                parameters: BTreeMap::new(),
+                parameters: Arc::default(),
                 missing_key_is_error: true,
                 selection: None,
                 cel: None,

@@ -2,7 +2,7 @@
 
 mod cel;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_model::{
     FactError, Incarnation, ObjectKey, ResourceVersion, Revision, Shape,
@@ -77,9 +77,9 @@ impl QueryRequest {
 pub struct Query {
     /// JMESPath over the entry's data; empty: the data whole.
     pub expression: String,
-    /// The values that each `$name` of the expression is bound to.
+    /// The values that each `$name` of the expression is bound to. Whoever asks with the same ones shares them.
     #[serde(default)]
-    pub parameters: BTreeMap<String, serde_json::Value>,
+    pub parameters: Arc<BTreeMap<String, serde_json::Value>>,
     /// True where a key that an object lacks is an error, as in a policy's context, rather than null.
     #[serde(default)]
     pub missing_key_is_error: bool,

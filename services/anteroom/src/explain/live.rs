@@ -118,7 +118,7 @@ impl Live {
     async fn binding(&self, of: &Registered) -> Result<Option<Binding>, FactError> {
         let query = Query {
             expression: "items[?name == $name]".to_owned(),
-            parameters: [("name".to_owned(), of.name.as_str().into())].into(),
+            parameters: Arc::new([("name".to_owned(), of.name.as_str().into())].into()),
             ..Query::default()
         };
         let entries = Address::View(system::entries());

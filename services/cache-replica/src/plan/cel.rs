@@ -180,7 +180,7 @@ mod tests {
 
     fn plan(plans: &CelPlans, cel: &CelQuery) -> Result<Arc<CelPlan>, FactError> {
         let parameters = BTreeMap::from([("p0".to_owned(), json!(1))]);
-        plans.get(&Query::cel(cel.clone(), parameters, None), cel)
+        plans.get(&Query::cel(cel.clone(), Arc::new(parameters), None), cel)
     }
 
     fn query(expression: &str, variables: &[(&str, &str)]) -> CelQuery {
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn texts_that_differ_in_where_they_end_are_different_plans() {
         let (one, other) = (query("1", &[("a", "23")]), query("1", &[("a2", "3")]));
-        let of = |cel: &CelQuery| key(&Query::cel(cel.clone(), BTreeMap::new(), None), cel);
+        let of = |cel: &CelQuery| key(&Query::cel(cel.clone(), Arc::default(), None), cel);
         assert_ne!(of(&one), of(&other));
     }
 }

@@ -28,7 +28,7 @@ fn scan(view: &TestView, expression: &str, budget: Budget, pieces: Option<&Piece
     let sliced = Sliced::of(&expression.parse().unwrap(), document).unwrap();
     let query = Query {
         expression: expression.to_owned(),
-        parameters: [("least".to_owned(), json!(1_990))].into(),
+        parameters: Arc::new([("least".to_owned(), json!(1_990))].into()),
         missing_key_is_error: true,
         selection: None,
         cel: None,

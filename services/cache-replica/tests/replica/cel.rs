@@ -30,7 +30,7 @@ fn cel(expression: &str) -> CelQuery {
 }
 
 fn asking(query: CelQuery, parameters: Value, selection: Selection) -> QueryRequest {
-    let parameters: BTreeMap<_, _> = serde_json::from_value(parameters).unwrap();
+    let parameters = serde_json::from_value(parameters).unwrap();
     QueryRequest {
         queries: vec![Query::cel(query, parameters, Some(selection))],
         ..QueryRequest::default()

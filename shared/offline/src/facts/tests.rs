@@ -43,7 +43,7 @@ fn asked(variable: &str, subject: FactSubject, expression: &str) -> FactRequest 
         variable: variable.to_owned(),
         subject,
         expression: expression.to_owned(),
-        parameters: BTreeMap::new(),
+        parameters: Default::default(),
         missing_key_is_error: true,
         age_max_ms: None,
         is_pushed_down: false,

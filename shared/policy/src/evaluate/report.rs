@@ -34,8 +34,8 @@ pub struct FactRequest {
     /// JMESPath over the entry's data; empty: the data whole. The same text for every request,
     /// except where a policy puts a variable where only an identifier or a number can stand.
     pub expression: String,
-    /// The value of each `$name` of the expression.
-    pub parameters: BTreeMap<String, Value>,
+    /// The value of each `$name` of the expression. A rule that waits, its queries and their repetitions share them.
+    pub parameters: Arc<BTreeMap<String, Value>>,
     /// A key that an object lacks is an error rather than null.
     pub missing_key_is_error: bool,
     /// The oldest news that the rule accepts (`maxStaleness`); `None`: the replicas' own limit holds.

@@ -1,6 +1,6 @@
 //! Queries in CEL, and what they come to.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_model::limits::{CEL_DOCUMENTS_MAX, EXPRESSION_BYTES_MAX};
 use bytes::Bytes;
@@ -50,7 +50,7 @@ impl Query {
     /// A query in CEL.
     pub fn cel(
         query: CelQuery,
-        parameters: BTreeMap<String, Value>,
+        parameters: Arc<BTreeMap<String, Value>>,
         selection: Option<Selection>,
     ) -> Self {
         Self {

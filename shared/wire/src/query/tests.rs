@@ -49,7 +49,13 @@ proptest! {
     ) {
         let sent = QueryRequest {
             entry: "e".into(),
-            queries: vec![Query { expression, parameters, missing_key_is_error, selection: None, cel: None }],
+            queries: vec![Query {
+                expression,
+                parameters: Arc::new(parameters),
+                missing_key_is_error,
+                selection: None,
+                cel: None,
+            }],
             review_namespace: namespace.clone(),
             namespace,
             review,
@@ -163,7 +169,7 @@ fn a_reply_has_a_limit_and_the_largest_result_fits() {
 fn parameters_have_a_limit_of_memory() {
     let with = |value: serde_json::Value| {
         let mut query = query("@");
-        query.parameters.insert("p".to_owned(), value);
+        Arc::make_mut(&mut query.parameters).insert("p".to_owned(), value);
         request(vec![query])
     };
     let names: Vec<_> = (0..100_000)

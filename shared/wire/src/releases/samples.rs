@@ -1,6 +1,6 @@
 //! The messages that this release writes: one of each kind, with every field.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_model::{
     Collection, Delta, Digest, Epoch, FactError, Failure, Group, GroupVersionResource, Incarnation,
@@ -160,7 +160,7 @@ fn beats() -> Vec<Sample> {
 fn selected(shape: Shape) -> Query {
     Query {
         expression: "items[?a == $p]".into(),
-        parameters: BTreeMap::from([("p".into(), json!([1, "x"]))]),
+        parameters: Arc::new(BTreeMap::from([("p".into(), json!([1, "x"]))])),
         missing_key_is_error: true,
         selection: Some(Selection {
             shape,
@@ -183,7 +183,7 @@ fn in_cel() -> Query {
     };
     Query::cel(
         cel,
-        BTreeMap::from([("p0".into(), json!("a"))]),
+        Arc::new(BTreeMap::from([("p0".into(), json!("a"))])),
         selected(Shape::List).selection,
     )
 }

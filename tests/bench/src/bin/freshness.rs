@@ -232,7 +232,7 @@ async fn denied(client: &mut Client, host: &str) -> anyhow::Result<Instant> {
 async fn ask(bus: &NatsBus, to: &Address, expression: &str, host: Value) -> anyhow::Result<Value> {
     let query = Query {
         expression: expression.to_owned(),
-        parameters: BTreeMap::from([("host".to_owned(), host)]),
+        parameters: Arc::new(BTreeMap::from([("host".to_owned(), host)])),
         ..Query::default()
     };
     Ok(anteroom_load::ask_one(bus, to, query, Duration::from_secs(5)).await??)

@@ -139,8 +139,6 @@ fn evaluate(query: &Query, answer: &Value, budget: Budget) -> Result<Bytes, Fact
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use tokio::time::Instant;
 
     use super::*;
@@ -148,7 +146,7 @@ mod tests {
     fn query(expression: String) -> Query {
         Query {
             expression,
-            parameters: BTreeMap::new(),
+            parameters: Arc::default(),
             missing_key_is_error: true,
             selection: None,
             cel: None,

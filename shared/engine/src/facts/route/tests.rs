@@ -1,7 +1,7 @@
 mod parts;
 mod secrets;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use anteroom_model::{EntryRecord, EntryState, Failure, Projection};
 use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, NamedObject};
@@ -89,7 +89,7 @@ fn need(subject: FactSubject) -> FactRequest {
         variable: "v".into(),
         subject,
         expression: "length(@)".into(),
-        parameters: BTreeMap::new(),
+        parameters: Arc::default(),
         missing_key_is_error: true,
         age_max_ms: Some(7),
         is_pushed_down: false,
@@ -221,6 +221,24 @@ fn every_target_has_its_backends() {
         let text = format!("{subject:?}");
         let expected: Vec<_> = expected.into_iter().map(str::to_owned).collect();
         assert_eq!(backends(subject, None, catalog), Ok(expected), "{text}");
+    }
+}
+
+/// They may be large, and are held while the rule waits.
+#[test]
+fn all_backends_of_a_fact_share_its_parameters() {
+    let fact = need(api(Some(one_pod(false))));
+    let parameters = Arc::clone(&fact.parameters);
+    let route = route(fact, &by(None), &catalog(&[])).unwrap();
+    let queries = route.backends.iter().map(|backend| match backend {
+        Backend::View(read) => &read.query,
+        Backend::Live(read) => &read.query,
+    });
+    let stands_for = route.stands_for.iter().map(|read| &read.query);
+    let all: Vec<_> = queries.chain(stands_for).collect();
+    assert_eq!(all.len(), 3);
+    for query in all {
+        assert!(Arc::ptr_eq(&query.parameters, &parameters));
     }
 }
 

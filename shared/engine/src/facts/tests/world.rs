@@ -1,7 +1,6 @@
 //! Everything around the webhook's facts: the bus, and who answers on it.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -202,7 +201,7 @@ impl World {
                 variable: "v".into(),
                 subject,
                 expression: "@".into(),
-                parameters: BTreeMap::new(),
+                parameters: Arc::default(),
                 missing_key_is_error: true,
                 age_max_ms: None,
                 is_pushed_down: false,

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Question {
     pub(crate) subject: FactSubject,
     pub(crate) expression: String,
-    pub(crate) parameters: BTreeMap<String, Value>,
+    pub(crate) parameters: Arc<BTreeMap<String, Value>>,
     pub(crate) missing_key_is_error: bool,
     pub(crate) age_max_ms: Option<u64>,
     /// The question is about one use of the fact, or about the fields that the rule reads.
@@ -49,7 +49,7 @@ impl Question {
         Self {
             subject,
             expression: expression.to_owned(),
-            parameters,
+            parameters: Arc::new(parameters),
             missing_key_is_error: false,
             age_max_ms: None,
             is_pushed_down: false,

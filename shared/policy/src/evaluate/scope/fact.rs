@@ -134,7 +134,7 @@ impl Scope<'_> {
         Ok(Question {
             subject,
             expression,
-            parameters,
+            parameters: Arc::new(parameters),
             missing_key_is_error: !is_config_map,
             age_max_ms: fact.age_max_ms,
             is_pushed_down: false,

@@ -82,7 +82,8 @@ impl Scope<'_> {
             let Some(value) = unless_failed(self.parameter(value))? else {
                 return Ok(None);
             };
-            asked.parameters.insert(side.other().to_owned(), value);
+            let parameters = Arc::make_mut(&mut asked.parameters);
+            parameters.insert(side.other().to_owned(), value);
         }
         let error = match self.facts.look_up(&subquery.variable, asked) {
             Lookup::Answer(Ok(value)) => return Ok(Some(value)),
@@ -139,7 +140,7 @@ impl Scope<'_> {
             .expression
             .as_str()
             .clone_into(&mut asked.expression);
-        asked.parameters.extend(arguments);
+        Arc::make_mut(&mut asked.parameters).extend(arguments);
         Ok(Some(asked))
     }
 

@@ -282,7 +282,7 @@ fn kept(objects: &[Value]) -> impl FnMut(&FactRequest) -> Result<Value, FactErro
     move |fact| {
         assert_eq!(fact.variable, "params");
         let expression = anteroom_jmespath::Expression::parse(&fact.expression).unwrap();
-        let parameters: serde_json::Map<_, _> = fact.parameters.clone().into_iter().collect();
+        let parameters: serde_json::Map<_, _> = (*fact.parameters).clone().into_iter().collect();
         let environment = anteroom_jmespath::Environment::standard().with_parameters(&parameters);
         Ok(expression
             .evaluate_json(&json!({"items": objects}), &environment)

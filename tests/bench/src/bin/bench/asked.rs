@@ -1,6 +1,6 @@
 //! Questions put to a replica itself, as a webhook puts them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, nats::NatsBus};
 use anteroom_e2e::nats::Nats;
@@ -32,7 +32,7 @@ impl Asker {
     pub(crate) async fn ask(&self, expression: &str, p: Value) -> anyhow::Result<Value> {
         let query = Query {
             expression: expression.to_owned(),
-            parameters: [("p".to_owned(), p)].into(),
+            parameters: Arc::new([("p".to_owned(), p)].into()),
             ..Query::default()
         };
         Ok(anteroom_load::ask_one(&self.bus, &self.to, query, DEADLINE).await??)

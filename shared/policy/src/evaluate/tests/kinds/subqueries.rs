@@ -28,7 +28,7 @@ fn replica(
         names.add_input(name);
         given.push(Input::json(document));
     }
-    for (name, value) in &fact.parameters {
+    for (name, value) in fact.parameters.iter() {
         names.add_input(name);
         given.push(Input::json(value));
     }
