@@ -36,7 +36,7 @@ mod surroundings;
 
 pub use background::{NotScanned, SCANNED_MAX, ScannedKinds, scanned};
 pub use error::RuleError;
-pub use evaluation::{Evaluation, StepStart};
+pub use evaluation::{Evaluation, StepStart, WaitingBytes};
 pub use limits::{
     COPIED_BYTES_MAX, EXISTING_BATCHES_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX,
     FOREACH_ELEMENTS_MAX, MUTATED_BYTES_MAX, PARAMETERS_BYTES_MAX, PUSHED_DOWN_PER_RULE_MAX,

@@ -68,7 +68,8 @@ pub use evaluate::{
     COPIED_BYTES_MAX, CelRequest, Conditions, EXISTING_BATCHES_MAX, Evaluation, FACTS_PER_RULE_MAX,
     FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX,
     NotScanned, PARAMETERS_BYTES_MAX, PUSHED_DOWN_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport,
-    RuleStep, SCANNED_MAX, ScannedKinds, StepStart, VALUES_BYTES_MAX, WAITING_BYTES_MAX, scanned,
+    RuleStep, SCANNED_MAX, ScannedKinds, StepStart, VALUES_BYTES_MAX, WAITING_BYTES_MAX,
+    WaitingBytes, scanned,
 };
 pub use ir::{
     AdmissionRequest, CALLS, CALLS_DECLARED, CALLS_OFF, COMPILE_STEPS_MAX, ChangedObject,

@@ -43,6 +43,15 @@ pub struct Evaluation<'a> {
     state: SharedState,
 }
 
+/// The memory that an evaluation holds while it waits for facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitingBytes {
+    /// The values that the rule has made, which [can be dropped](Evaluation::drop_values).
+    pub values: u64,
+    /// The values in the questions of the rule.
+    pub questions: u64,
+}
+
 /// The state of an evaluation before a step, which [`Evaluation::begin_anew`] goes back to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepStart {
@@ -140,7 +149,21 @@ impl<'a> Evaluation<'a> {
     fn drop_large_values(&mut self) {
         // A rule on existing objects lets go of the answers that it has gone through.
         if self.value_bytes() > WAITING_BYTES_MAX && !self.rule.changes_existing() {
-            self.begin_anew(self.step_start());
+            self.drop_values();
+        }
+    }
+
+    /// Drops the values that the rule has made, and keeps its questions. Not for a rule on existing objects, as
+    /// [`begin_anew`](Self::begin_anew).
+    pub fn drop_values(&mut self) {
+        self.begin_anew(self.step_start());
+    }
+
+    /// Returns the memory that it holds between two steps. The answers to its questions do not count.
+    pub fn waiting_bytes(&self) -> WaitingBytes {
+        WaitingBytes {
+            values: self.value_bytes(),
+            questions: self.state.facts.question_bytes(),
         }
     }
 

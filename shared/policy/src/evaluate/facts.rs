@@ -8,7 +8,6 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_jmespath::json_memory;
 use anteroom_model::FactError;
 use serde_json::Value;
 
@@ -39,8 +38,8 @@ pub(super) struct Facts {
     subqueries: usize,
     /// The number of facts that were released.
     released: usize,
-    /// The memory of the parameters of all questions.
-    parameter_bytes: u64,
+    /// The memory of the values in all questions.
+    question_bytes: u64,
     /// Facts that cannot be read, each with its error: a subquery of the fact failed with an error of the whole fact.
     refused: Vec<(Question, FactError)>,
     /// Facts are always asked for whole.
@@ -128,14 +127,14 @@ impl Facts {
                 FACTS_PER_RULE_MAX,
             ),
         };
-        let parameter_bytes = self.parameter_bytes + parameter_bytes(&question.parameters);
+        let question_bytes = self.question_bytes.saturating_add(question.value_bytes());
         if count == most {
             return Lookup::TooMany;
         }
-        if parameter_bytes > PARAMETERS_BYTES_MAX {
+        if question_bytes > PARAMETERS_BYTES_MAX {
             return Lookup::TooLarge;
         }
-        self.parameter_bytes = parameter_bytes;
+        self.question_bytes = question_bytes;
         self.subqueries += usize::from(question.is_pushed_down);
         self.facts.push(PendingFact {
             request: FactRequest {
@@ -202,15 +201,22 @@ impl Facts {
     }
 
     /// Notes that a fact cannot be read, because a subquery failed with an error of the whole fact. The driver is not
-    /// asked for the fact.
+    /// asked for the fact. Where the question is too large to be noted, its own look-up says so.
     pub(super) fn refuse(&mut self, whole: Question, error: FactError) {
-        if !self
-            .refused
-            .iter()
-            .any(|(known, _)| known.is_the_same(&whole))
-        {
+        let mut refused = self.refused.iter();
+        if refused.any(|(known, _)| known.is_the_same(&whole)) {
+            return;
+        }
+        let question_bytes = self.question_bytes.saturating_add(whole.value_bytes());
+        if question_bytes <= PARAMETERS_BYTES_MAX {
+            self.question_bytes = question_bytes;
             self.refused.push((whole, error));
         }
+    }
+
+    /// Returns the memory of the values in all questions.
+    pub(super) fn question_bytes(&self) -> u64 {
+        self.question_bytes
     }
 
     /// Returns the questions that the driver has not seen yet; if there are none, the unanswered questions.
@@ -242,8 +248,8 @@ impl Facts {
         let facts = self.facts.iter();
         self.subqueries = facts.filter(|fact| fact.request.is_pushed_down).count();
         let facts = self.facts.iter();
-        let bytes = facts.map(|fact| parameter_bytes(&fact.request.parameters));
-        self.parameter_bytes = bytes.sum();
+        let bytes = facts.map(|fact| question::value_bytes(&fact.request));
+        self.question_bytes = bytes.fold(0, u64::saturating_add);
         self.by_hash.clear();
         self.hashed = 0;
         // The answers to subqueries say again which facts cannot be read.
@@ -313,15 +319,6 @@ pub(super) fn left_out() -> FactError {
     FactError::RequestInvalid {
         message: "nobody gives it a value".to_owned(),
     }
-}
-
-/// Returns the memory of parameters, as far as a rule may have so much.
-fn parameter_bytes(parameters: &BTreeMap<String, Value>) -> u64 {
-    let bytes = |value| {
-        let bytes = json_memory::copied_bytes(value, PARAMETERS_BYTES_MAX);
-        bytes.unwrap_or(1 + PARAMETERS_BYTES_MAX)
-    };
-    parameters.values().map(bytes).sum()
 }
 
 fn hash(expression: &str, parameters: &BTreeMap<String, Value>) -> u64 {

@@ -33,5 +33,6 @@ pub const COPIED_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// The memory of values beyond which a rule that waits for facts drops them. They are made again in its next step.
 pub const WAITING_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The most memory of the parameters of all questions of a rule. More is an error.
-pub const PARAMETERS_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// The most memory of the values in all questions of a rule, such as parameters and bodies of calls: some 80,000 names.
+/// More is an error. They cannot be dropped while the rule waits.
+pub const PARAMETERS_BYTES_MAX: u64 = 8 * 1024 * 1024;

@@ -2,11 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use anteroom_jmespath::json_memory;
 use anteroom_model::FactError;
 use serde_json::Value;
 
 use crate::{
-    evaluate::report::{CelRequest, FactRequest},
+    evaluate::{
+        limits::PARAMETERS_BYTES_MAX,
+        report::{CelRequest, FactRequest},
+    },
     ir::FactSubject,
 };
 
@@ -68,6 +72,11 @@ impl Question {
             && self.cel == other.cel
     }
 
+    /// Returns the memory of the values in it, as far as a rule may have so much.
+    pub(super) fn value_bytes(&self) -> u64 {
+        bytes_of(&self.subject, &self.parameters, self.cel.as_deref())
+    }
+
     pub(super) fn is(&self, asked: &FactRequest) -> bool {
         asked.subject == self.subject
             && asked.expression == self.expression
@@ -83,6 +92,31 @@ impl Question {
             && self.parameters == other.parameters
             && self.age_max_ms == other.age_max_ms
     }
+}
+
+/// Returns the memory of the values in a question that was asked, as far as a rule may have so much.
+pub(super) fn value_bytes(asked: &FactRequest) -> u64 {
+    bytes_of(&asked.subject, &asked.parameters, asked.cel.as_deref())
+}
+
+fn bytes_of(
+    subject: &FactSubject,
+    parameters: &BTreeMap<String, Value>,
+    cel: Option<&CelRequest>,
+) -> u64 {
+    let data = match subject {
+        FactSubject::Api(call) => call.data.as_ref(),
+        FactSubject::Service { data, .. } => data.as_ref(),
+        _ => None,
+    };
+    let bytes = |value| {
+        let bytes = json_memory::copied_bytes(value, PARAMETERS_BYTES_MAX);
+        bytes.unwrap_or(1 + PARAMETERS_BYTES_MAX)
+    };
+    let values = parameters.values().chain(data).map(bytes);
+    let messages = cel.into_iter().flat_map(|cel| cel.failed.values());
+    let messages = messages.map(|message| message.len() as u64);
+    values.chain(messages).fold(0, u64::saturating_add)
 }
 
 impl AnswerShape {

@@ -382,3 +382,41 @@ fn a_rule_that_waits_holds_no_large_values_and_comes_to_the_same() {
         assert_eq!((outcome, answered), (fail("no"), 1), "{count}");
     }
 }
+
+/// They are held while the rule waits, and cannot be made again.
+#[test]
+fn the_values_in_the_questions_of_a_rule_have_a_limit_of_memory() {
+    for (count, is_over) in [(10_000, false), (200_000, true)] {
+        let names: Vec<_> = (0..count)
+            .map(|at| format!("web-{at:06}.example.com"))
+            .collect();
+        let object = json!({
+            "kind": "Ingress", "metadata": {"name": "a", "namespace": "ns"}, "spec": {"names": names},
+        });
+        let rule = json!({
+            "context": [{"name": "n", "apiCall": {
+                "urlPath": "/api/v1/namespaces/ns/pods",
+                "jmesPath": "length(items[?contains({{ request.object.spec.names }}, metadata.name)])",
+            }}],
+            "validate": {"message": "no", "deny": {"conditions": {"all": [
+                {"key": "{{ n }}", "operator": "GreaterThan", "value": 0},
+            ]}}},
+        });
+        let (policy, request) = (policy(&rule.to_string()), create(&object));
+        let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
+        match evaluation.step() {
+            RuleStep::Need(_) => {
+                let held = evaluation.waiting_bytes();
+                assert!(!is_over && held.questions > 400_000, "{held:?}");
+                evaluation.drop_values();
+                let kept = evaluation.waiting_bytes();
+                assert_eq!((kept.values, kept.questions), (0, held.questions));
+            }
+            RuleStep::Done(report) => {
+                let error = crate::RuleError::LargeQuestions;
+                assert!(is_over && error.is_caused_by_request(true, false));
+                assert_eq!(report.outcome, RuleOutcome::Error(error));
+            }
+        }
+    }
+}
