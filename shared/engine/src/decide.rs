@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::{
     catalog::{Catalog, Catalogs},
     drive::drive,
-    facts::{BusFacts, Deadline, FactSource},
+    facts::{BusFacts, Deadline, FactSource, WaitingMemory},
     incoming::{Incoming, KindName, RequestHead, ResourcePath, ReviewOwner},
     off_thread::off_thread,
     policies::{CallScope, CompiledPolicy, Concerned, RequestSubject},
@@ -39,6 +39,7 @@ pub struct Engine<F = BusFacts> {
     facts: F,
     recorder: SharedRecorder,
     lane: LongLane,
+    waiting: WaitingMemory,
 }
 
 impl<F> Engine<F> {
@@ -49,6 +50,7 @@ impl<F> Engine<F> {
             facts,
             recorder,
             lane: LongLane::new(),
+            waiting: WaitingMemory::default(),
         }
     }
 
@@ -78,6 +80,11 @@ impl<F> Engine<F> {
     pub(crate) fn recorder(&self) -> &SharedRecorder {
         &self.recorder
     }
+
+    /// The memory of rules that wait for facts.
+    pub(crate) fn waiting(&self) -> &WaitingMemory {
+        &self.waiting
+    }
 }
 
 impl<F: FactSource> Engine<F> {
@@ -98,7 +105,8 @@ impl<F: FactSource> Engine<F> {
         let Some(catalog) = catalog else {
             return Ok(not_ready(scope));
         };
-        let mut work = ReviewWork::new(&self.lane, incoming.owner(), incoming.bytes(), deadline);
+        let work = ReviewWork::new(&self.lane, incoming.owner(), incoming.bytes(), deadline);
+        let mut work = work.with_memory(&self.waiting);
         let mut decision = self
             .decide_by(catalog, incoming, scope, &mut work, deadline)
             .await?;
@@ -268,7 +276,8 @@ impl<F: FactSource> Engine<F> {
         let deadline = Instant::now() + timeout;
         // Long work on the objects of a namespace takes turns with that of other namespaces.
         let owner = ReviewOwner::of(request.namespace(), "");
-        let mut work = ReviewWork::new(&self.lane, owner, 0, deadline);
+        let work = ReviewWork::new(&self.lane, owner, 0, deadline);
+        let mut work = work.with_memory(&self.waiting);
         work.share_time(are_of_both_scopes(policies));
         let mut running = Vec::new();
         for entry in policies {

@@ -13,7 +13,7 @@
 //!   time.
 //! - `live` asks a watcher; `seal` opens sealed answers of replicas and watchers about Secrets. `message` encodes
 //!   requests and answers.
-//! - `decode` reads answers, in the `memory` that large facts share.
+//! - `decode` reads answers, in the `memory` that large facts share. `waiting` is the memory of rules that wait for them.
 //! - `audit` compares some answers of views with live reads.
 
 mod attempts;
@@ -33,6 +33,7 @@ mod route;
 mod seal;
 mod source;
 mod views;
+mod waiting;
 
 pub use bus::BusFacts;
 pub use local::LocalViews;
@@ -41,6 +42,7 @@ pub(crate) use memory::FactMemory;
 pub use memory::{FactHolder, FactPermit};
 pub use origin::Origin;
 pub use source::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests};
+pub(crate) use waiting::{ReviewWaiting, WaitingMemory, WaitingPermit};
 
 #[cfg(test)]
 mod tests;

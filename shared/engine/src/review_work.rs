@@ -31,7 +31,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use crate::{
-    facts::{Deadline, FactHolder, RuleRequests},
+    facts::{Deadline, FactHolder, ReviewWaiting, RuleRequests, WaitingMemory},
     incoming::ReviewOwner,
     off_thread::{SHORT_BYTES_MAX, off_thread, off_thread_if},
     rule::PolicyScope,
@@ -84,6 +84,8 @@ pub(crate) struct ReviewWork<'l> {
     was_long: bool,
     /// The holder of the review's facts, with the owner of its work.
     holder: FactHolder,
+    /// The memory of its rules that wait for facts; `None`: it is not counted.
+    waiting: Option<ReviewWaiting<'l>>,
     /// Other reviews of the same owner kept it out of the long lane until its deadline.
     is_crowded_out: bool,
     deadline: Deadline,
@@ -122,11 +124,18 @@ impl<'l> ReviewWork<'l> {
             is_large: false,
             was_long: false,
             holder: FactHolder::review(owner),
+            waiting: None,
             is_crowded_out: false,
             deadline,
             deadline_of_namespaces: deadline,
             held_up: Duration::ZERO,
         }
+    }
+
+    /// Has rules that wait for facts take this memory for what they hold meanwhile.
+    pub(crate) fn with_memory(mut self, memory: &'l WaitingMemory) -> Self {
+        self.waiting = Some(memory.of(self.holder.owner()));
+        self
     }
 
     /// The holder of the review's facts.
@@ -346,9 +355,10 @@ impl<'l> ReviewWork<'l> {
         }
     }
 
-    /// Takes in a step of a rule that took so many steps of the meter. Returns the facts that the rule asks for.
+    /// Takes in a step of a rule that took so many steps of the meter. Returns the facts that the rule asks for, if there is
+    /// memory for what it holds while it waits for them.
     fn stepped<'r>(
-        &self,
+        &mut self,
         rule: &mut RuleRun<'r>,
         asked: Option<RuleRequests<'r>>,
         taken: u64,
@@ -362,11 +372,16 @@ impl<'l> ReviewWork<'l> {
             rule.end_too_costly();
             return None;
         }
-        if asked.is_some() {
-            self.note_hold_up(rule);
-        }
         rule.let_go();
-        asked
+        let asked = asked?;
+        self.note_hold_up(rule);
+        if let Some(waiting) = &mut self.waiting
+            && let Err(full) = rule.hold(waiting)
+        {
+            rule.end_without_memory(asked, full);
+            return None;
+        }
+        Some(asked)
     }
 
     /// Notes in a rule of the cluster that policies of namespaces left it little time for what it begins to wait for.

@@ -7,11 +7,14 @@ use anteroom_policy::{
     AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactSubject, FailureAction, Policy,
     Rule, RuleError, RuleOutcome, RuleReport, RuleStep, StepStart,
 };
+use anteroom_runtime::fair_quota::QuotaFull;
 use tokio::time::Instant;
 
 use crate::{
     catalog::Catalog,
-    facts::{FactAnswer, FactPermit, FactResult, Origin, RuleRequests},
+    facts::{
+        FactAnswer, FactPermit, FactResult, Origin, ReviewWaiting, RuleRequests, WaitingPermit,
+    },
     off_thread::{off_thread, off_thread_if},
     rule::{PolicyScope, RuleName},
     verdict::{self, ChangedPlaces, FactRecord, RuleRecord},
@@ -34,6 +37,8 @@ pub struct RuleRun<'a> {
     evaluation: Evaluation<'a>,
     /// The memory of the large facts that the evaluation holds.
     memory: Vec<FactPermit>,
+    /// The memory of what else the evaluation holds between its steps.
+    held: Option<WaitingPermit>,
     /// The state of the evaluation before the last step.
     step_start: StepStart,
     /// Facts that are on their way to it, by id.
@@ -100,6 +105,7 @@ impl<'a> RuleRun<'a> {
             rule,
             evaluation,
             memory: Vec::new(),
+            held: None,
             step_start: StepStart::default(),
             awaited: Vec::new(),
             origins: Vec::new(),
@@ -176,18 +182,19 @@ impl<'a> RuleRun<'a> {
     }
 
     /// Waits for a place in the long lane. `begins_anew`: its last step was too long to be taken in place, and what it came
-    /// to means nothing.
+    /// to means nothing. That is dropped, so that it takes no memory meanwhile. Within so few steps, it is not much.
     pub(crate) fn wait_for_lane(&mut self, begins_anew: bool) {
+        if begins_anew {
+            self.begin_anew();
+        }
         self.waits_since = Some(Instant::now());
         self.begins_anew = begins_anew;
     }
 
-    /// Takes the step that it waited for a place with. What the step before came to is dropped here, and so is all but the
-    /// report where the rule ends: it may be many values.
+    /// Takes the step that it waited for a place with. All but the report is dropped here where the rule ends: it may be many
+    /// values.
     pub(crate) fn step_in_lane(&mut self, asker: usize) -> Option<RuleRequests<'a>> {
-        if std::mem::take(&mut self.begins_anew) {
-            self.begin_anew();
-        }
+        self.begins_anew = false;
         if let Some(since) = self.waits_since.take()
             && let Some(begun) = &mut self.begun
         {
@@ -197,8 +204,26 @@ impl<'a> RuleRun<'a> {
         if self.report.is_some() {
             self.evaluation.begin_anew(StepStart::default());
             self.memory.clear();
+            self.held = None;
         }
         asked
+    }
+
+    /// Takes memory for what the evaluation holds until its next step, in place of that since the step before. Values that can
+    /// be made again are dropped where the review's rules hold many.
+    ///
+    /// # Errors
+    /// There is none now.
+    pub(crate) fn hold(&mut self, waiting: &mut ReviewWaiting<'_>) -> Result<(), QuotaFull> {
+        self.held = None;
+        let scope = self.scope();
+        let mut held = self.evaluation.waiting_bytes();
+        if !waiting.takes_values(scope, held.values) && self.can_begin_anew() {
+            self.evaluation.drop_values();
+            held = self.evaluation.waiting_bytes();
+        }
+        self.held = waiting.hold(scope, held)?;
+        Ok(())
     }
 
     /// Returns whether a fact has been handed over to it.
@@ -267,11 +292,14 @@ impl<'a> RuleRun<'a> {
         self.let_go();
     }
 
-    /// Drops the facts of a rule that has ended, if some are large: other facts wait for their memory.
+    /// Drops what a rule that has ended holds, if it is large: others need the memory.
     pub(crate) fn let_go(&mut self) {
-        if self.report.is_some() && !self.memory.is_empty() {
+        let is_large =
+            !self.memory.is_empty() || self.held.as_ref().is_some_and(|held| held.is_shared());
+        if self.report.is_some() && is_large {
             off_thread(|| self.evaluation.begin_anew(StepStart::default()));
             self.memory.clear();
+            self.held = None;
         }
     }
 
@@ -288,6 +316,25 @@ impl<'a> RuleRun<'a> {
     /// Ends the rule in any state, since reviews of the same owner take all the places that this one may have.
     pub(crate) fn end_crowded_out(&mut self) {
         self.end(RuleError::ReviewsOverPart);
+    }
+
+    /// Ends the rule, since there is no memory for what it holds while it waits for these facts.
+    pub(crate) fn end_without_memory(&mut self, asked: RuleRequests<'_>, full: QuotaFull) {
+        let first = asked.requests.first();
+        let error = RuleError::Fact {
+            variable: first.map_or_else(String::new, |first| first.variable.clone()),
+            entry: first.map_or_else(String::new, |first| first.subject.to_string()),
+            source: FactError::DeadlineExceeded {
+                deadline_ms: 0,
+                over_part: full.over_part,
+            },
+        };
+        self.awaited.clear();
+        self.end(error);
+        off_thread(|| {
+            drop(asked);
+            self.evaluation.begin_anew(StepStart::default());
+        });
     }
 
     fn end(&mut self, error: RuleError) {

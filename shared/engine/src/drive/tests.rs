@@ -3,12 +3,13 @@ use std::{sync::Arc, time::Duration};
 use anteroom_functions::meter;
 use anteroom_model::{ErrorCode, FactError};
 use anteroom_policy::{AdmissionRequest, Evaluation, Policy, RuleOutcome};
+use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    facts::{FactMemory, FactResult},
+    facts::{FactMemory, FactResult, WaitingMemory},
     incoming::ReviewOwner,
     review_work::{LongLane, REVIEW_STEPS_MAX, SHORT_STEPS_MAX},
     rule::RuleName,
@@ -87,7 +88,17 @@ async fn run_within(
     policies: &[&Policy],
     script: &Script,
 ) -> (Vec<RuleOutcome>, u128) {
-    let (request, catalog, begun) = (request(), Catalog::default(), Instant::now());
+    run_on(&request(), work, policies, script).await
+}
+
+/// The same for a request.
+async fn run_on(
+    request: &AdmissionRequest,
+    work: &mut ReviewWork<'_>,
+    policies: &[&Policy],
+    script: &Script,
+) -> (Vec<RuleOutcome>, u128) {
+    let (catalog, begun) = (Catalog::default(), Instant::now());
     let mut named = Vec::new();
     for policy in policies {
         for rule in policy.rules() {
@@ -101,7 +112,7 @@ async fn run_within(
     let mut runs = Vec::new();
     for (policy, rule, name) in &named {
         let rule = NamedRule { policy, rule, name };
-        runs.push(RuleRun::new(rule, &request, &catalog));
+        runs.push(RuleRun::new(rule, request, &catalog));
     }
     let deadline = work.deadline_of(PolicyScope::Cluster);
     drive(script, &catalog, &mut runs, work, deadline).await;
@@ -335,4 +346,85 @@ async fn a_rule_that_has_ended_gives_back_the_memory_of_its_facts() {
         assert!(was_held && memory.is_free());
         assert_eq!(run.into_report().outcome == failed(), !is_ended_before);
     }
+}
+
+/// A policy whose question has the names of the request in it, and a request with so many names.
+fn with_names(count: usize) -> (Policy, AdmissionRequest) {
+    let query = "length(items[?contains({{ request.object.names }}, metadata.name)])";
+    let policy = of_manifest(&json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+        "spec": { "rules": [{
+            "name": "r", "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
+            "context": [{ "name": "n", "apiCall": { "urlPath": "/api/v1/pods", "jmesPath": query } }],
+            "validate": { "message": "no", "deny": { "conditions": { "all": [
+                { "key": "{{ n }}", "operator": "Equals", "value": "bad" },
+            ] } } },
+        }] },
+    }));
+    let names: Vec<_> = (0..count)
+        .map(|at| format!("web-{at:06}.example.com"))
+        .collect();
+    let request = AdmissionRequest::new(json!({
+        "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+        "namespace": "shop",
+        "object": {
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": "shop" }, "names": names,
+        },
+    }));
+    (policy, request.unwrap())
+}
+
+/// The reviews of one namespace have two thirds of it, and what is refused for lack of it passes by no failure policy.
+#[tokio::test(start_paused = true)]
+async fn rules_that_wait_with_large_questions_share_a_limited_memory_and_others_need_none_of_it() {
+    let script = Script::default().with("n", 100, Ok(json!("bad")));
+    let (lane, memory) = (LongLane::new(), WaitingMemory::new(8 * 1024 * 1024));
+    let [flood, shop] = ["flood", "shop"].map(|namespace| ReviewOwner::of(namespace, ""));
+    let (large, small) = (with_names(4_000), with_names(10));
+    let review = async |owner: ReviewOwner, (policy, request): &(Policy, AdmissionRequest)| {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut work = ReviewWork::new(&lane, owner, 0, deadline).with_memory(&memory);
+        let (outcomes, _) = run_on(request, &mut work, &[policy], &script).await;
+        outcomes.into_iter().next()
+    };
+    let flooding = join_all((0..30).map(|_| review(flood, &large)));
+    let others = [(shop, &large), (flood, &small), (shop, &small)];
+    let others = join_all(others.map(|(owner, asked)| review(owner, asked)));
+    let (flooding, others) = tokio::join!(flooding, others);
+    let is_decided = |outcome: &Option<RuleOutcome>| *outcome == Some(failed());
+    assert!(others.iter().all(is_decided), "{others:?}");
+    let (decided, refused): (Vec<_>, Vec<_>) = flooding.into_iter().partition(is_decided);
+    assert!(!decided.is_empty() && !refused.is_empty());
+    for outcome in refused {
+        let Some(RuleOutcome::Error(error)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(error.code(), ErrorCode::DEADLINE_EXCEEDED);
+        assert!(error.is_caused_by_request(true, false), "{error}");
+    }
+    assert!(memory.is_free());
+}
+
+/// It ends while others of its review may wait on.
+#[tokio::test]
+async fn a_rule_that_has_ended_gives_back_the_memory_of_its_questions() {
+    let ((policy, request), catalog) = (with_names(4_000), Catalog::default());
+    let (lane, memory, rule) = (
+        LongLane::new(),
+        WaitingMemory::default(),
+        &policy.rules()[0],
+    );
+    let name = Arc::new(RuleName::of(&policy, rule));
+    let named = NamedRule {
+        policy: &policy,
+        rule,
+        name: &name,
+    };
+    let mut run = RuleRun::new(named, &request, &catalog);
+    let mut waiting = memory.of(ReviewOwner::default());
+    let asked = run.step(0);
+    assert!(asked.is_some() && run.hold(&mut waiting).is_ok());
+    assert!(!memory.is_free());
+    work(&lane).end_late(&mut run);
+    assert!(memory.is_free());
 }

@@ -15,7 +15,7 @@ use crate::{
     catalog::Catalog,
     decide::Engine,
     drive::Driver,
-    facts::{FactAnswer, FactHolder, FactResult, FactSource, RuleRequests},
+    facts::{FactAnswer, FactHolder, FactResult, FactSource, ReviewWaiting, RuleRequests},
     incoming::ReviewOwner,
     off_thread::off_thread,
     policies::CompiledPolicy,
@@ -38,6 +38,8 @@ pub(super) struct TriggeredChange<'a, F> {
     owner: ReviewOwner,
     /// The holder of all facts but the parts of lists, which are held in turns.
     holder: FactHolder,
+    /// The memory of what the rule holds while it waits.
+    waiting: ReviewWaiting<'a>,
     turns: &'a PartTurns,
     turn: Option<PartTurn>,
     /// A part was read, and is held in its turn.
@@ -72,6 +74,7 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
             asked: None,
             owner,
             holder: FactHolder::trigger(owner),
+            waiting: engine.waiting().of(owner),
             turns,
             turn: Some(turn),
             has_read: false,
@@ -108,7 +111,13 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
                 run.end_too_costly();
                 return None;
             }
-            self.asked = asked;
+            if let Some(asked) = asked {
+                if let Err(full) = run.hold(&mut self.waiting) {
+                    run.end_without_memory(asked, full);
+                    return None;
+                }
+                self.asked = Some(asked);
+            }
             let changed = run.take_changed();
             if !changed.is_empty() {
                 return Some(changed);
