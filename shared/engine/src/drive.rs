@@ -81,6 +81,9 @@ impl<'s, F: FactSource> Driver<'s, F> {
         if let Some((asker, rule)) = next {
             let asked = work.step_in_lane(rule, asker, place);
             self.ask(catalog, asked.into_iter().collect(), deadline);
+            if scope == PolicyScope::Namespace {
+                work.note_hold_ups(rules);
+            }
         }
     }
 }

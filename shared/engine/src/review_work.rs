@@ -11,11 +11,12 @@
 //!
 //! The long lane takes as many reviews at once as half of the processors, two at most, on threads that serve no other task
 //! meanwhile. The owners of reviews share its places fairly. A review that its own owner's reviews keep out is refused
-//! whatever the failure policy, for the same reason as above.
+//! whatever the failure policy, for the same reason as above. Work that would outlast the deadline, at the pace of a busy
+//! processor, is ended before as too costly.
 //!
 //! The author of a namespaced policy must not get a request past the policies of the cluster. So policies of namespaces
-//! have steps in place of their own, wait for the lane no longer than half of the time, and go there after the others.
-//! A rule of the cluster that they left too little time for its facts is an error of the review, which refuses the
+//! have steps in place of their own, wait for the lane and work in it no longer than half of the time, and go there after the
+//! others. A rule of the cluster that they left too little time for its facts is an error of the review, which refuses the
 //! request whatever the failure policy.
 //!
 //! Only pure work is done anew: it is a function of the request, the policies and the facts that have arrived, and what
@@ -50,6 +51,13 @@ pub(crate) const SHORT_STEPS_MAX: u64 = 20_000;
 /// Steps of all work of one review in place, about five milliseconds. Beyond that, all of it is done in the long lane:
 /// otherwise hundreds of rules, each short by itself, would hold a thread for long.
 const SHORT_STEPS_IN_ALL_MAX: u64 = 5 * SHORT_STEPS_MAX;
+
+/// The steps of long work for each millisecond that is left: a processor takes twice as many, where it is free. Work that
+/// would outlast the time of its policy is too costly for the review, instead of late.
+const STEPS_PER_MS: u64 = SHORT_STEPS_MAX / 2;
+
+/// The steps of long work whatever time is left, about 50 milliseconds: a rule whose facts come at the deadline says so.
+const LATE_STEPS_MAX: u64 = 50 * SHORT_STEPS_MAX;
 
 /// Steps in place of all policies of namespaces. They take none of the others', so that what a tenant writes sends no rule
 /// of the cluster to the long lane.
@@ -218,14 +226,27 @@ impl<'l> ReviewWork<'l> {
         let lane = self.lane?;
         self.was_long = true;
         let (begun, until) = (Instant::now(), self.deadline_of(scope));
-        let steps = self.steps_left;
-        let metered = || meter::within(steps, work);
+        let steps_left = self.steps_left;
+        let metered = || {
+            let steps = steps_until(until, steps_left);
+            let (value, left) = meter::within(steps, work);
+            (value, steps, left)
+        };
         // In a box, so that the future of a short review stays small.
         let done = Box::pin(lane.run(self.holder.owner(), until, metered)).await;
         self.note_time(scope, begun);
-        let (value, left) = self.place(done)?;
-        self.steps_left = left;
+        let (value, steps, left) = self.place(done)?;
+        self.take_steps(steps, left);
         Some(value)
+    }
+
+    /// Takes in that work in the long lane had so many steps, and left some of them. Work that left none would have outlasted
+    /// its time, so nothing is left for the review.
+    fn take_steps(&mut self, steps: u64, left: u64) {
+        self.steps_left = match left {
+            0 => 0,
+            left => self.steps_left - (steps - left),
+        };
     }
 
     /// Does work on the objects of the request, and on those that rules made, that is neither pure nor charged, such as
@@ -327,10 +348,10 @@ impl<'l> ReviewWork<'l> {
             self.end_late(rule);
             return None;
         }
-        let steps = self.steps_left;
+        let steps = steps_until(self.deadline_of(rule.scope()), self.steps_left);
         let (asked, left) = off_thread(|| meter::within(steps, || rule.step_in_lane(asker)));
         drop(place);
-        self.steps_left = left;
+        self.take_steps(steps, left);
         self.note_time(rule.scope(), begun);
         self.stepped(rule, asked, steps - left)
     }
@@ -395,12 +416,26 @@ impl<'l> ReviewWork<'l> {
         }
     }
 
+    /// Notes it in all rules that wait, after a long step of a rule of a namespace: their facts were not looked at meanwhile.
+    pub(crate) fn note_hold_ups(&self, rules: &mut [RuleRun<'_>]) {
+        let waiting = rules.iter_mut().filter(|rule| rule.report().is_none());
+        waiting.for_each(|rule| self.note_hold_up(rule));
+    }
+
     /// Makes an error of the review of each rule that is out of time because it was held up. To be called at the end.
     pub(crate) fn settle(&self, rules: &mut [RuleRun<'_>]) {
         if !self.held_up.is_zero() {
             rules.iter_mut().for_each(RuleRun::settle);
         }
     }
+}
+
+/// Returns the steps of those left that long work may take which has time until `deadline`.
+fn steps_until(deadline: Deadline, steps_left: u64) -> u64 {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    let in_time = left_ms.saturating_mul(STEPS_PER_MS).max(LATE_STEPS_MAX);
+    steps_left.min(in_time)
 }
 
 /// Returns the time at which half of the time until `deadline` is over.
@@ -506,6 +541,24 @@ mod tests {
             let long = || meter::charge(SHORT_STEPS_MAX);
             assert_eq!(work.run_for(scope, long).await, None);
             assert_eq!(begun.elapsed().as_millis(), waited_ms, "{scope:?}");
+        }
+    }
+
+    /// Also for a policy of a namespace, which has half of the time beside those of the cluster.
+    #[tokio::test(start_paused = true)]
+    async fn work_that_would_outlast_its_time_is_too_costly_for_the_review() {
+        let lane = LongLane::new();
+        for (scope, in_time) in [
+            (PolicyScope::Cluster, 600 * STEPS_PER_MS),
+            (PolicyScope::Namespace, 300 * STEPS_PER_MS),
+        ] {
+            for (steps, is_over) in [(in_time - 1, false), (in_time, true)] {
+                let deadline = Instant::now() + Duration::from_millis(600);
+                let mut work = ReviewWork::new(&lane, ReviewOwner::default(), 0, deadline);
+                work.share_time(true);
+                let done = work.run_for(scope, || meter::charge(steps)).await;
+                assert_eq!((done, work.is_over()), (Some(!is_over), is_over));
+            }
         }
     }
 

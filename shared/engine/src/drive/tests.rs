@@ -313,6 +313,46 @@ async fn a_fact_that_is_late_because_of_policies_of_namespaces_is_an_error_of_th
     }
 }
 
+/// The facts of a rule are not looked at during a long step for a policy of a namespace.
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_asked_before_long_work_for_a_namespace_is_held_up_too() {
+    for (policy, expected) in [
+        (policy(&[("r", &["v"])]), ErrorCode::REVIEW_TOO_COSTLY),
+        (
+            policy_of_namespace(&[("r", &["v"])]),
+            ErrorCode::DEADLINE_EXCEEDED,
+        ),
+    ] {
+        let (lane, request, catalog) = (LongLane::new(), request(), Catalog::default());
+        let _places = lane.hold_all(ReviewOwner::of("other", ""));
+        let (mut work, rule) = (work(&lane), &policy.rules()[0]);
+        let name = Arc::new(RuleName::of(&policy, rule));
+        let named = NamedRule {
+            policy: &policy,
+            rule,
+            name: &name,
+        };
+        let mut rules = [RuleRun::new(named, &request, &catalog)];
+        let StepHere::Asks(asked) = work.step_here(&mut rules[0], 0) else {
+            panic!("it asks for no fact");
+        };
+        let long = || meter::charge(SHORT_STEPS_MAX);
+        assert_eq!(work.run_for(PolicyScope::Namespace, long).await, None);
+        work.note_hold_ups(&mut rules);
+        for fact in asked.requests {
+            let late = FactError::DeadlineExceeded {
+                deadline_ms: 1,
+                over_part: false,
+            };
+            rules[0].supply(FactAnswer::unanswered(0, fact.id, late));
+        }
+        assert!(matches!(work.step_here(&mut rules[0], 0), StepHere::Rests));
+        work.settle(&mut rules);
+        let [rule] = rules;
+        assert_eq!(code(&rule.into_report().outcome), Some(expected));
+    }
+}
+
 /// Other rules of the review may wait for the memory.
 #[tokio::test]
 async fn a_rule_that_has_ended_gives_back_the_memory_of_its_facts() {
