@@ -5,6 +5,7 @@
 //! own once no time is left. So a long query takes nothing from the others of its request.
 
 mod demand;
+mod opening;
 mod reply;
 mod request_quota;
 
@@ -17,12 +18,9 @@ use anteroom_runtime::{
     age_clock::BootInstant,
     under_way::{JobsUnderWay, RequestUnderWay},
 };
-use anteroom_seal::{Answering, AskedOf, Keys, is_question};
 use anteroom_wire::{
-    WireError,
     beneficiary::Beneficiary,
-    body::json_bytes,
-    query::{self, QueryOutcome, QueryReply, QueryRequest},
+    query::{QueryOutcome, QueryReply, QueryRequest},
 };
 use bytes::Bytes;
 use futures::{FutureExt as _, future::join_all};
@@ -37,16 +35,8 @@ use crate::{
     sealed,
 };
 use demand::Demand;
+use opening::{EncodedRequest, PlainRequest, RequestOpener};
 use request_quota::RequestQuota;
-
-/// A request that can be read.
-struct OpenedRequest {
-    request: QueryRequest,
-    /// The memory of its values.
-    memory: u64,
-    /// The key that seals its answer, if the request was sealed.
-    answering: Option<Answering>,
-}
 
 /// Answers calls to any view.
 #[derive(Debug)]
@@ -59,7 +49,7 @@ pub(crate) struct Answerer {
     reviews: Arc<JobsUnderWay<Beneficiary>>,
     evaluator: Arc<Evaluator>,
     references: Arc<References>,
-    asker_keys: Keys,
+    opener: RequestOpener,
     metrics: QueryMetrics,
 }
 
@@ -77,7 +67,7 @@ impl Answerer {
             reviews: JobsUnderWay::new(args.lanes() as u64),
             evaluator: Arc::new(Evaluator::new(args, metrics.clone())),
             references,
-            asker_keys: args.asker_keys.clone(),
+            opener: RequestOpener::new(args.asker_keys.clone()),
             metrics,
         }
     }
@@ -94,16 +84,16 @@ impl Answerer {
         let timer = self.metrics.started();
         let deadline = Deadline::after(call.deadline);
         let mut sealing = None;
-        let outcome = match self.open_request(view, usage, &call.body) {
+        let is_sealed = usage.is_sealed();
+        let opened = self
+            .opener
+            .open(view.id(), is_sealed, &call.body, deadline)
+            .await;
+        let outcome = match opened {
             Err(error) => Err(error),
-            Ok(OpenedRequest {
-                request,
-                memory,
-                answering,
-            }) => {
+            Ok(PlainRequest { encoded, answering }) => {
                 sealing = answering;
-                reply::record_request(&span, &request);
-                let outcome = self.outcome(view, request, memory, deadline).await;
+                let outcome = self.read_and_answer(view, encoded, deadline).await;
                 match &sealing {
                     Some(_) => outcome.map(sealed::withheld_results),
                     None => outcome,
@@ -120,34 +110,17 @@ impl Answerer {
         }
     }
 
-    /// Returns the request, and for a sealed request the key that seals its answer.
-    fn open_request(
+    /// Decodes a request and answers it.
+    async fn read_and_answer(
         &self,
         view: &ViewHandle,
-        usage: &ViewUsage,
-        body: &[u8],
-    ) -> Result<OpenedRequest, FactError> {
-        let decoded = |body: &[u8], answering| -> Result<OpenedRequest, FactError> {
-            let request = query::decode_request(body).map_err(|error| invalid(&error))?;
-            Ok(OpenedRequest {
-                request,
-                memory: json_bytes(body),
-                answering,
-            })
-        };
-        if is_question(body) {
-            let heard = self
-                .asker_keys
-                .open_question(AskedOf::View(view.id()), body);
-            let (plain, answering) = heard.map_err(|error| FactError::AskerUnknown {
-                message: error.to_string(),
-            })?;
-            return decoded(&plain, Some(answering));
-        }
-        if usage.is_sealed() {
-            return Err(sealed::refused(view.id()));
-        }
-        decoded(body, None)
+        encoded: EncodedRequest,
+        deadline: Deadline,
+    ) -> QueryOutcome {
+        let memory = encoded.memory;
+        let request = self.opener.decode(encoded, &self.quota, deadline).await?;
+        reply::record_request(&tracing::Span::current(), &request);
+        self.outcome(view, request, memory, deadline).await
     }
 
     /// Answers a request of this process, if each of its queries is short and the view is where the request demands it
@@ -359,11 +332,5 @@ pub(crate) fn with_reason(error: FactError, usage: &ViewUsage) -> FactError {
     match (error, usage.evicted()) {
         (FactError::Evicted { view, .. }, Some(message)) => FactError::Evicted { view, message },
         (error, _) => error,
-    }
-}
-
-fn invalid(error: &WireError) -> FactError {
-    FactError::RequestInvalid {
-        message: error.to_string(),
     }
 }

@@ -51,9 +51,14 @@ impl Deadline {
     }
 
     pub(crate) fn exceeded(self) -> FactError {
+        self.exceeded_over(false)
+    }
+
+    /// Returns the error once no time is left. `over_part`: the beneficiary's own requests took the time.
+    pub(crate) fn exceeded_over(self, over_part: bool) -> FactError {
         FactError::DeadlineExceeded {
             deadline_ms: u64::try_from(self.given.as_millis()).unwrap_or(u64::MAX),
-            over_part: false,
+            over_part,
         }
     }
 

@@ -4,6 +4,7 @@ mod cel;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use anteroom_jmespath::Node;
 use anteroom_model::{
     FactError, Incarnation, ObjectKey, ResourceVersion, Revision, Shape,
     limits::{
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     WireError,
     beneficiary::Beneficiary,
-    body::{within, within_memory},
+    body::{BodyNode, within, within_memory},
     frame,
 };
 
@@ -170,6 +171,17 @@ pub fn decode_request(bytes: &[u8]) -> Result<QueryRequest, WireError> {
     let request = frame::decode(bytes)?;
     check(&request)?;
     Ok(request)
+}
+
+/// Returns the party that the request in a message's body is [counted for](QueryRequest::beneficiary). The request is not
+/// decoded. Of a body that is no request, some party.
+pub fn encoded_beneficiary(bytes: &[u8]) -> Beneficiary {
+    let request = BodyNode::new(bytes).element(1);
+    let field = |name: &str| request.and_then(|request| request.field(name));
+    let text = |name: &str| field(name).and_then(BodyNode::as_str).unwrap_or_default();
+    let of_scan = field("of_scan").map(Node::shape);
+    let of_scan = matches!(of_scan, Some(anteroom_jmespath::Shape::Bool(true)));
+    Beneficiary::of(text("namespace"), text("review_namespace"), of_scan)
 }
 
 /// An outcome as a message's body.

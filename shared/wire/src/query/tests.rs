@@ -64,7 +64,9 @@ proptest! {
             revision_min,
             revision_min_of: revision_min_of.map(Incarnation),
         };
-        prop_assert_eq!(decode_request(&encode_request(&sent).unwrap()), Ok(sent));
+        let encoded = encode_request(&sent).unwrap();
+        prop_assert_eq!(encoded_beneficiary(&encoded), sent.beneficiary());
+        prop_assert_eq!(decode_request(&encoded), Ok(sent));
     }
 
     #[test]
@@ -80,6 +82,7 @@ proptest! {
     fn decoding_hostile_queries_never_panics(bytes in hostile(), framed in any::<bool>()) {
         let bytes = if framed { [&[0x92, 0x01][..], &bytes].concat() } else { bytes };
         let _ = decode_request(&bytes);
+        let _ = encoded_beneficiary(&bytes);
         let _ = decode_outcome(&bytes);
         let _ = beat::decode(&bytes);
         let _ = lease::decode(&bytes);
