@@ -214,6 +214,12 @@ impl Facts {
         }
     }
 
+    /// Returns whether another question may have its values beside those of the others.
+    pub(super) fn takes(&self, question: &Question) -> bool {
+        let question_bytes = self.question_bytes.saturating_add(question.value_bytes());
+        question_bytes <= PARAMETERS_BYTES_MAX
+    }
+
     /// Returns the memory of the values in all questions.
     pub(super) fn question_bytes(&self) -> u64 {
         self.question_bytes

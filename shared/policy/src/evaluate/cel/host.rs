@@ -198,6 +198,8 @@ impl<'v> Host<'v> for CelHost<'v> {
             }
             Some(FactState::Declined | FactState::LeftOut) => SubqueryAnswer::Declined,
             Some(FactState::Pending) => SubqueryAnswer::Unknown,
+            // The list is read, and no values travel.
+            None if !self.known.takes(&question) => SubqueryAnswer::Declined,
             None => {
                 self.demand(name, question);
                 SubqueryAnswer::Unknown
