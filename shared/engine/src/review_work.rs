@@ -416,7 +416,8 @@ impl<'l> ReviewWork<'l> {
         }
     }
 
-    /// Notes it in all rules that wait, after a long step of a rule of a namespace: their facts were not looked at meanwhile.
+    /// Notes in all rules of the cluster that wait how little time they have, after a long step for a policy of a namespace. Their
+    /// facts were not looked at meanwhile.
     pub(crate) fn note_hold_ups(&self, rules: &mut [RuleRun<'_>]) {
         let waiting = rules.iter_mut().filter(|rule| rule.report().is_none());
         waiting.for_each(|rule| self.note_hold_up(rule));
