@@ -436,7 +436,7 @@ async fn rules_that_wait_with_large_questions_share_a_limited_memory_and_others_
     let (decided, refused): (Vec<_>, Vec<_>) = flooding.into_iter().partition(is_decided);
     assert!(!decided.is_empty() && !refused.is_empty());
     for outcome in refused {
-        let Some(RuleOutcome::Error(error)) = outcome else {
+        let Some(RuleOutcome::Error(error)) = &outcome else {
             panic!("{outcome:?}");
         };
         assert_eq!(error.code(), ErrorCode::DEADLINE_EXCEEDED);
