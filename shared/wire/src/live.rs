@@ -3,7 +3,9 @@
 
 use anteroom_model::{
     ExistingObjects, FactError, ObjectKey,
-    limits::{EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX, RESULT_MEMORY_BYTES_MAX},
+    limits::{
+        EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX, REQUEST_MEMORY_BYTES_MAX, RESULT_MEMORY_BYTES_MAX,
+    },
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -144,16 +146,75 @@ fn sized(bytes: Bytes) -> Result<Bytes, WireError> {
     Ok(bytes)
 }
 
+/// The most memory of the values in a request, once it is read. An object that is written travels whole.
+fn memory_max(is_write: bool) -> usize {
+    match is_write {
+        true => RESULT_MEMORY_BYTES_MAX,
+        false => REQUEST_MEMORY_BYTES_MAX,
+    }
+}
+
 /// A request as a message's body.
 ///
 /// # Errors
-/// [`WireError::Limit`] over [`EXPRESSION_BYTES_MAX`], a message, or [`RESULT_MEMORY_BYTES_MAX`]: an object that is written
-/// travels whole.
+/// [`WireError::Limit`] over [`EXPRESSION_BYTES_MAX`], a message, or the memory of its values:
+/// [`REQUEST_MEMORY_BYTES_MAX`], or [`RESULT_MEMORY_BYTES_MAX`] for an object that is written.
 pub fn encode_request(request: &LiveRequest) -> Result<Bytes, WireError> {
     check(request)?;
     let bytes = sized(frame::encode(request)?)?;
-    within_memory(&bytes, RESULT_MEMORY_BYTES_MAX)?;
+    let is_write = matches!(request.call, LiveCall::Write { .. });
+    within_memory(&bytes, memory_max(is_write))?;
     Ok(bytes)
+}
+
+/// The part of a request that says how to admit it. Its values are passed over, so it takes little memory to read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveRequestHead {
+    /// The party that the read is counted for, as [`LiveRequest::beneficiary`].
+    pub beneficiary: Beneficiary,
+    /// The number of its review, as [`LiveRequest::admission_review`].
+    pub admission_review: Option<u64>,
+    /// The memory that the values in the request take once it is decoded.
+    pub memory: u64,
+}
+
+/// The fields that a head is made of, under the names that [`LiveRequest`] gives them.
+#[derive(Deserialize)]
+struct EncodedHead {
+    policy: ObjectKey,
+    call: EncodedCall,
+    #[serde(default)]
+    review_namespace: String,
+    #[serde(default)]
+    review: u64,
+    #[serde(default)]
+    of_scan: bool,
+}
+
+/// The tag of a [`LiveCall`].
+#[derive(Deserialize)]
+struct EncodedCall {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// The tag of [`LiveCall::Write`].
+const WRITE: &str = "write";
+
+/// The head of a request in a message's body.
+///
+/// # Errors
+/// Those of [`decode_request`], but for what stands beside the head.
+pub fn read_head(bytes: &[u8]) -> Result<LiveRequestHead, WireError> {
+    within(LIVE_BYTES, bytes.len(), LIVE_BYTES_MAX)?;
+    let head: EncodedHead = frame::decode(bytes)?;
+    let memory = within_memory(bytes, memory_max(head.call.kind == WRITE))?;
+    let policy_namespace = &head.policy.namespace;
+    Ok(LiveRequestHead {
+        beneficiary: Beneficiary::of(policy_namespace, &head.review_namespace, head.of_scan),
+        admission_review: Some(head.review).filter(|review| *review != 0 && !head.of_scan),
+        memory,
+    })
 }
 
 /// A message's body as a request.
@@ -161,8 +222,7 @@ pub fn encode_request(request: &LiveRequest) -> Result<Bytes, WireError> {
 /// # Errors
 /// As [`encode_request`], and [`WireError::Protocol`], [`WireError::Body`].
 pub fn decode_request(bytes: &[u8]) -> Result<LiveRequest, WireError> {
-    within(LIVE_BYTES, bytes.len(), LIVE_BYTES_MAX)?;
-    within_memory(bytes, RESULT_MEMORY_BYTES_MAX)?;
+    read_head(bytes)?;
     let request = frame::decode(bytes)?;
     check(&request)?;
     Ok(request)
@@ -191,16 +251,12 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_live_read_survives_encoding() {
-        let request = LiveRequest {
+    fn request(call: LiveCall) -> LiveRequest {
+        LiveRequest {
             policy: ObjectKey::new("", "p"),
             rule: "r".into(),
             variable: "v".into(),
-            call: LiveCall::Api {
-                path: "/version".into(),
-                data: Some(serde_json::json!({"a": 1})),
-            },
+            call,
             query: Query {
                 expression: "gitVersion".into(),
                 parameters: Arc::default(),
@@ -210,8 +266,21 @@ mod tests {
             },
             review_namespace: "n".into(),
             review: 7,
-            of_scan: true,
-        };
+            of_scan: false,
+        }
+    }
+
+    fn api(data: Value) -> LiveCall {
+        LiveCall::Api {
+            path: "/version".into(),
+            data: Some(data),
+        }
+    }
+
+    #[test]
+    fn a_live_read_survives_encoding() {
+        let mut request = request(api(serde_json::json!({"a": 1})));
+        request.of_scan = true;
         let bytes = encode_request(&request).unwrap();
         assert_eq!(decode_request(&bytes), Ok(request));
         let outcome = Err(FactError::LiveReadFailed {
@@ -220,5 +289,63 @@ mod tests {
         });
         let bytes = encode_outcome(&outcome).unwrap();
         assert_eq!(decode_outcome(&bytes), Ok(outcome));
+    }
+
+    #[test]
+    fn a_head_says_what_its_request_says() {
+        let reads = [
+            api(serde_json::json!([{"a": 1}])),
+            LiveCall::Write {
+                target: 0,
+                object: serde_json::json!({}),
+            },
+            LiveCall::MayWrite {
+                objects: ExistingObjects::default(),
+            },
+        ];
+        for (call, of_scan, namespace) in [
+            (&reads[0], false, ""),
+            (&reads[1], false, "shop"),
+            (&reads[2], true, "shop"),
+        ] {
+            let request = LiveRequest {
+                policy: ObjectKey::new(namespace, "p"),
+                of_scan,
+                ..request(call.clone())
+            };
+            let bytes = encode_request(&request).unwrap();
+            let expected = LiveRequestHead {
+                beneficiary: request.beneficiary(),
+                admission_review: request.admission_review(),
+                memory: crate::body::json_bytes(&bytes),
+            };
+            assert_eq!(read_head(&bytes), Ok(expected));
+        }
+    }
+
+    /// A few bytes each, of which a value takes hundreds.
+    #[test]
+    fn only_an_object_that_is_written_may_take_more_than_a_request_for_queries() {
+        let values = |count: usize| Value::from(vec![serde_json::json!({"a": 0}); count]);
+        let write = |object: Value| LiveCall::Write { target: 0, object };
+        let count = {
+            let piece = anteroom_jmespath::json_memory::copied_bytes(&values(1), u64::MAX);
+            1 + REQUEST_MEMORY_BYTES_MAX / usize::try_from(piece.unwrap()).unwrap()
+        };
+        let fits = count / 2;
+        assert!(encode_request(&request(api(values(fits)))).is_ok());
+        let large = encode_request(&request(write(values(2 * fits + fits / 2))));
+        assert!(decode_request(&large.unwrap()).is_ok());
+        let over = request(api(values(2 * count)));
+        assert!(matches!(
+            encode_request(&over),
+            Err(WireError::Limit { .. })
+        ));
+        let sent = frame::encode(&over).unwrap();
+        assert!(matches!(read_head(&sent), Err(WireError::Limit { .. })));
+        assert!(matches!(
+            decode_request(&sent),
+            Err(WireError::Limit { .. })
+        ));
     }
 }

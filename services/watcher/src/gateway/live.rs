@@ -11,17 +11,20 @@
 //! | one read at a time | equal reads under way: they share one read ([`shared_reads`]) |
 //! | rate | reads that begin in a second ([`bucket`]) |
 //! | number, size, time | reads; scans have limits of their own ([`limits`]) |
-//! | memory, by turns of the namespaces | answers that take much once they are parsed ([`large_answers`]) |
+//! | memory, by turns of the namespaces ([`memory_turns`]) | answers that take much once they are parsed ([`large_answers`]), requests that do once they are decoded ([`large_requests`]) |
 //! | two at once, by turns of the namespaces | long evaluations ([`evaluate`]) |
 //! | a while | the only data kept: metadata of images ([`crate::gateway::images`]) |
 
 mod allowed;
 mod args;
 mod bucket;
+mod encoded_request;
 mod evaluate;
 mod faults;
 mod large_answers;
+mod large_requests;
 mod limits;
+mod memory_turns;
 mod metrics;
 mod mutate_existing;
 mod policies;

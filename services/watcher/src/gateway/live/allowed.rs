@@ -26,6 +26,9 @@ pub(super) struct Allowed {
     pub(super) secret: bool,
 }
 
+/// The key that equal reads share: all that is asked for, and the body of a POST.
+pub(super) type ReadKey = (String, Option<Bytes>);
+
 /// The server of a read.
 #[derive(Clone)]
 pub(super) enum ReadTarget {
@@ -101,18 +104,20 @@ impl Allowed {
 
     /// Returns a key that equal reads share. `None` for a POST to a service, which may have effects
     /// each time.
-    pub(super) fn key(&self) -> Option<String> {
-        let data = self.data.as_deref().map(String::from_utf8_lossy);
+    pub(super) fn key(&self) -> Option<ReadKey> {
         let target = match &self.target {
             ReadTarget::Image(ImageRequest {
                 reference,
                 credentials,
-            }) => return Some(format!("image {reference} {credentials:?}")),
+            }) => return Some((format!("image {reference} {credentials:?}"), None)),
             ReadTarget::Call(target) => target,
         };
         match target {
-            CallTarget::Api { path } => Some(format!("{} {path} {data:?}", self.config_map)),
-            CallTarget::Service(_) if data.is_some() => None,
+            CallTarget::Api { path } => {
+                let asked = format!("{} {path}", self.config_map);
+                Some((asked, self.data.clone()))
+            }
+            CallTarget::Service(_) if self.data.is_some() => None,
             CallTarget::Service(Service {
                 url,
                 ca_bundle,
@@ -123,7 +128,7 @@ impl Allowed {
                     .map(|(name, value)| (name.as_str(), value.as_bytes()))
                     .collect();
                 let any = self.takes_any_status;
-                Some(format!("{any} {url} {ca_bundle:?} {headers:?}"))
+                Some((format!("{any} {url} {ca_bundle:?} {headers:?}"), None))
             }
         }
     }

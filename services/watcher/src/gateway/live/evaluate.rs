@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{
     faults::ended,
+    large_requests::HeldRequest,
     limits::{ReadClaim, busy},
     reader::INLINE_BYTES_MAX,
 };
@@ -45,19 +46,20 @@ impl Default for Evaluations {
 }
 
 impl Evaluations {
-    /// The result of a query over an answer of so many bytes, as a body. A short query is evaluated where the call arrived.
+    /// The result of a request's query over an answer of so many bytes, as a body. A short query is evaluated where the call
+    /// arrived.
     ///
     /// # Errors
     /// Those of the query, or [`FactError::LiveReadBusy`] where there was no thread before the claim's deadline.
     pub(super) async fn evaluate(
         &self,
-        query: &Query,
+        held: &Arc<HeldRequest>,
         answer: Arc<Value>,
         bytes: usize,
         claim: &ReadClaim,
     ) -> Result<Bytes, FactError> {
         if bytes <= INLINE_BYTES_MAX {
-            let result = evaluate(query, &answer, SHORT_BUDGET);
+            let result = evaluate(held.query(), &answer, SHORT_BUDGET);
             if !matches!(result, Err(FactError::BudgetExceeded { .. })) {
                 return result;
             }
@@ -67,10 +69,10 @@ impl Evaluations {
             let message = "other live reads are being evaluated";
             busy(message, claim.is_over_part(full))
         })?;
-        let query = query.clone();
+        let held = Arc::clone(held);
         let evaluated = tokio::task::spawn_blocking(move || {
             let _place = place;
-            evaluate(&query, &answer, Budget::default())
+            evaluate(held.query(), &answer, Budget::default())
         });
         evaluated.await.unwrap_or_else(|_| Err(ended()))
     }
@@ -139,6 +141,8 @@ fn evaluate(query: &Query, answer: &Value, budget: Budget) -> Result<Bytes, Fact
 
 #[cfg(test)]
 mod tests {
+    use anteroom_model::ObjectKey;
+    use anteroom_wire::live::{LiveCall, LiveRequest};
     use tokio::time::Instant;
 
     use super::*;
@@ -151,6 +155,22 @@ mod tests {
             selection: None,
             cel: None,
         }
+    }
+
+    fn held_request(query: Query) -> Arc<HeldRequest> {
+        let request = LiveRequest {
+            policy: ObjectKey::new("", "p"),
+            rule: "r".to_owned(),
+            variable: "v".to_owned(),
+            call: LiveCall::Image {
+                reference: "i".to_owned(),
+            },
+            query,
+            review_namespace: String::new(),
+            review: 0,
+            of_scan: false,
+        };
+        Arc::new(HeldRequest::new(request, None))
     }
 
     /// Parts are shared until they are written or converted.
@@ -179,11 +199,11 @@ mod tests {
             std::iter::from_fn(|| evaluations.all.try_take(of_a.beneficiary.clone(), 1).ok())
                 .collect();
         assert_eq!(held.len(), 1);
-        let query = query("a".to_owned());
+        let held_request = held_request(query("a".to_owned()));
         let answer = Arc::new(serde_json::json!({"a": 1}));
         let evaluate = |claim| {
             let answer = Arc::clone(&answer);
-            evaluations.evaluate(&query, answer, INLINE_BYTES_MAX + 1, claim)
+            evaluations.evaluate(&held_request, answer, INLINE_BYTES_MAX + 1, claim)
         };
         assert!(evaluate(&of_b).await.is_ok());
         let error = evaluate(&of_a).await.unwrap_err();

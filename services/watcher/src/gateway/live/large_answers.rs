@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use anteroom_functions::json::parsed_bytes_max;
 use anteroom_model::FactError;
-use anteroom_runtime::fair_quota::{FairPermit, FairQuota};
-use anteroom_wire::beneficiary::Beneficiary;
 
-use super::limits::{ReadClaim, busy};
+use super::{
+    limits::ReadClaim,
+    memory_turns::{MemoryPart, MemoryTurns},
+};
 use crate::gateway::calls::CallFault;
 
 /// Answers that take so much memory once they are parsed are large: some 256 KiB of the JSON of usual objects.
@@ -22,32 +23,20 @@ const ALL_PARSED_BYTES_MAX: u64 = PARSED_BYTES_MAX + 16 * 1024 * 1024;
 /// The most text of large answers that wait for memory.
 const WAITING_TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The most of [`WAITING_TEXT_BYTES_MAX`] for one beneficiary.
-const BENEFICIARY_WAITING_TEXT_BYTES_MAX: u64 = WAITING_TEXT_BYTES_MAX / 2;
-
-/// The memory of large answers, which the beneficiaries of reads get in turns.
-///
-/// A beneficiary that has a part may have twice what it leaves free. So the first large answer of a beneficiary mostly
-/// has its memory at once. Otherwise it waits until enough is given back, and for one turn of each other beneficiary that
-/// waits, however many large answers these have.
-pub(super) struct LargeAnswers {
-    parsed_bytes: Arc<FairQuota<Beneficiary>>,
-    /// The text of the answers that wait for memory.
-    waiting_text_bytes: Arc<FairQuota<Beneficiary>>,
-}
+/// The memory of large answers.
+pub(super) struct LargeAnswers(MemoryTurns);
 
 /// The memory of a large answer, until nobody reads the answer any more.
-pub(super) type AnswerMemory = Arc<FairPermit<Beneficiary>>;
+pub(super) type AnswerMemory = Arc<MemoryPart>;
 
 impl Default for LargeAnswers {
     fn default() -> Self {
-        Self {
-            parsed_bytes: FairQuota::new(ALL_PARSED_BYTES_MAX, PARSED_BYTES_MAX),
-            waiting_text_bytes: FairQuota::new(
-                WAITING_TEXT_BYTES_MAX,
-                BENEFICIARY_WAITING_TEXT_BYTES_MAX,
-            ),
-        }
+        Self(MemoryTurns::new(
+            ALL_PARSED_BYTES_MAX,
+            PARSED_BYTES_MAX,
+            WAITING_TEXT_BYTES_MAX,
+            "large live reads",
+        ))
     }
 }
 
@@ -66,26 +55,7 @@ impl LargeAnswers {
         if parsed_bytes < LARGE_BYTES_MIN {
             return Ok(None);
         }
-        let beneficiary = || claim.beneficiary.clone();
-        if let Ok(memory) = self.parsed_bytes.try_take(beneficiary(), parsed_bytes) {
-            return Ok(Some(Arc::new(memory)));
-        }
-        let text_bytes = (text_bytes as u64).min(WAITING_TEXT_BYTES_MAX);
-        let waiting = self.waiting_text_bytes.try_take(beneficiary(), text_bytes);
-        let _waiting = waiting.map_err(|full| {
-            let message = format!(
-                "{} bytes of large live reads wait for memory",
-                full.held_max
-            );
-            busy(&message, claim.is_over_part(full))
-        })?;
-        let memory = self
-            .parsed_bytes
-            .take(beneficiary(), parsed_bytes, claim.deadline);
-        let memory = memory.await.map_err(|full| {
-            let message = "other large live reads take all the memory that they may";
-            busy(message, claim.is_over_part(full))
-        })?;
+        let memory = self.0.take(text_bytes, parsed_bytes, claim).await?;
         Ok(Some(Arc::new(memory)))
     }
 }
@@ -107,6 +77,7 @@ pub(super) fn parsed_bytes(json: &[u8]) -> Result<u64, CallFault> {
 mod tests {
     use std::{collections::VecDeque, time::Duration};
 
+    use anteroom_wire::beneficiary::Beneficiary;
     use futures::FutureExt as _;
     use tokio::time::Instant;
 
@@ -136,6 +107,9 @@ mod tests {
     const HALF: u64 = ALL_PARSED_BYTES_MAX / 2;
 
     const TEXT_BYTES: usize = 4 * 1024 * 1024;
+
+    /// The most of [`WAITING_TEXT_BYTES_MAX`] for one beneficiary.
+    const BENEFICIARY_WAITING_TEXT_BYTES_MAX: u64 = WAITING_TEXT_BYTES_MAX / 2;
 
     #[tokio::test(start_paused = true)]
     async fn large_answers_have_so_much_memory_together_and_small_ones_need_none() {

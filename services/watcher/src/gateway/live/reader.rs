@@ -7,7 +7,7 @@ use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, PolicyKind, Refusal, service_answer};
 use anteroom_runtime::{fair_quota::FairPermit, under_way::JobsUnderWay};
-use anteroom_seal::{Answering, AskedOf, is_question, withheld};
+use anteroom_seal::withheld;
 use anteroom_wire::{
     beneficiary::Beneficiary,
     live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest},
@@ -18,11 +18,13 @@ use tokio::time::Instant;
 
 use super::{
     LiveTools,
-    allowed::{Allowed, ReadTarget},
+    allowed::{Allowed, ReadKey, ReadTarget},
+    encoded_request::EncodedRequest,
     evaluate::Evaluations,
     failed,
     faults::{ended, exceeded, read_failed},
     large_answers::{AnswerMemory, LargeAnswers, parsed_bytes},
+    large_requests::{HeldRequest, LargeRequests},
     limits::{self, Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
     policies::Policies,
@@ -86,11 +88,12 @@ pub(super) struct LiveReader {
     waiting: Permits,
     /// The reviews that requests are for.
     reviews: Arc<JobsUnderWay<Beneficiary>>,
-    shared_reads: SharedReads<(bool, Beneficiary, String), FetchResult>,
+    shared_reads: SharedReads<(bool, Beneficiary, ReadKey), FetchResult>,
     images: Images,
     writes: Writes,
     evaluations: Evaluations,
     large_answers: LargeAnswers,
+    large_requests: LargeRequests,
 }
 
 impl LiveReader {
@@ -109,6 +112,7 @@ impl LiveReader {
             writes: Writes::new(),
             evaluations: Evaluations::default(),
             large_answers: LargeAnswers::default(),
+            large_requests: LargeRequests::default(),
             tools,
         }
     }
@@ -154,17 +158,13 @@ impl LiveReader {
         let begun = Instant::now();
         let given = call.deadline.min(GIVEN_MAX);
         let mut sealing = None;
-        let outcome = match self.open_request(at, &call.body) {
+        let outcome = match EncodedRequest::open(&self.tools.asker_keys, &call.body) {
             Err(error) => Err(error),
-            Ok((request, answering)) => {
+            Ok((encoded, answering)) => {
                 let is_sealed = answering.is_some();
                 sealing = answering;
-                let span = tracing::Span::current();
-                span.record("policy", request.policy.to_string());
-                span.record("rule", &request.rule);
-                span.record("variable", &request.variable);
                 let latest_begin = limits::latest_begin(begun, given);
-                let read = self.outcome(&request, is_sealed, latest_begin);
+                let read = self.outcome(at, &encoded, is_sealed, latest_begin);
                 let read = tokio::time::timeout(given, read).await;
                 read.unwrap_or_else(|_| Err(exceeded(given)))
             }
@@ -182,43 +182,19 @@ impl LiveReader {
         }
     }
 
-    /// Returns the request received at this address, and for a sealed request the key that seals its answer.
-    fn open_request(
-        &self,
-        at: &Address,
-        body: &[u8],
-    ) -> Result<(LiveRequest, Option<Answering>), FactError> {
-        let invalid = |message: String| FactError::RequestInvalid { message };
-        let decoded = |body: &[u8]| {
-            let request = live::decode_request(body).map_err(|error| invalid(error.to_string()))?;
-            match matches!(request.call, LiveCall::Write { .. }) == (*at == Address::Write) {
-                true => Ok(request),
-                false => Err(invalid(
-                    "writes, and nothing else, are asked for by their own address".to_owned(),
-                )),
-            }
-        };
-        if !is_question(body) {
-            return Ok((decoded(body)?, None));
-        }
-        let heard = self.tools.asker_keys.open_question(AskedOf::Live, body);
-        let (plain, answering) = heard.map_err(|error| FactError::AskerUnknown {
-            message: error.to_string(),
-        })?;
-        Ok((decoded(&plain)?, Some(answering)))
-    }
-
     /// Makes the read, or the write. A read that begins too late because of other reads of the same review is not over its
     /// part.
     async fn outcome(
         self: &Arc<Self>,
-        request: &LiveRequest,
+        at: &Address,
+        encoded: &EncodedRequest,
         is_sealed: bool,
         deadline: Instant,
     ) -> LiveOutcome {
-        let begin = |review| self.reviews.begin(request.beneficiary(), review);
-        let review = request.admission_review().map(begin);
-        let outcome = self.made(request, is_sealed, deadline).await;
+        let head = &encoded.head;
+        let begin = |review| self.reviews.begin(head.beneficiary.clone(), review);
+        let review = head.admission_review.map(begin);
+        let outcome = self.made(at, encoded, is_sealed, deadline).await;
         outcome.map_err(|error| match error {
             FactError::LiveReadBusy { message, over_part } => {
                 let is_own = review.as_ref().is_some_and(|review| review.is_over_part());
@@ -230,13 +206,24 @@ impl LiveReader {
 
     async fn made(
         self: &Arc<Self>,
-        request: &LiveRequest,
+        at: &Address,
+        encoded: &EncodedRequest,
         is_sealed: bool,
         deadline: Instant,
     ) -> LiveOutcome {
         let begun = Instant::now();
-        let claim = ReadClaim::of(request, deadline);
-        let _waiting = self.waiting.try_admit(claim.beneficiary)?;
+        let claim = ReadClaim {
+            beneficiary: encoded.head.beneficiary.clone(),
+            deadline,
+        };
+        let _waiting = self.waiting.try_admit(claim.beneficiary.clone())?;
+        let held = encoded.decode(at, &self.large_requests, &claim).await?;
+        let held = Arc::new(held);
+        let request = &held.request;
+        let span = tracing::Span::current();
+        span.record("policy", request.policy.to_string());
+        span.record("rule", &request.rule);
+        span.record("variable", &request.variable);
         let answer = match &request.call {
             LiveCall::Existing { objects } => {
                 let _permit = self.admit(request, deadline).await?;
@@ -250,7 +237,7 @@ impl LiveReader {
                 let _permit = self.admit(request, deadline).await?;
                 self.may_write(&request.policy, objects).await
             }
-            _ => return self.called(request, is_sealed, deadline).await,
+            _ => return self.called(&held, is_sealed, deadline).await,
         }?;
         let result = anteroom_wire::body::encode_json(&answer);
         Ok(LiveReply {
@@ -278,10 +265,11 @@ impl LiveReader {
 
     async fn called(
         self: &Arc<Self>,
-        request: &LiveRequest,
+        held: &Arc<HeldRequest>,
         is_sealed: bool,
         deadline: Instant,
     ) -> LiveOutcome {
+        let request = &held.request;
         let allowed = Arc::new(self.allowed_soon(request).await?);
         self.check_secrets(request, &allowed, is_sealed)?;
         let secret = allowed.secret;
@@ -301,10 +289,7 @@ impl LiveReader {
             _read,
         } = fetched;
         let claim = ReadClaim::of(request, deadline);
-        let evaluated = self
-            .evaluations
-            .evaluate(&request.query, answer, bytes, &claim)
-            .await;
+        let evaluated = self.evaluations.evaluate(held, answer, bytes, &claim).await;
         let result = match secret {
             true => evaluated.map_err(withheld)?,
             false => evaluated?,
@@ -554,7 +539,7 @@ fn as_config_map(bytes: &[u8]) -> Result<Value, FactError> {
 }
 
 /// Work over so many bytes, where it holds up nobody.
-async fn off_thread<T: Send + 'static>(
+pub(super) async fn off_thread<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, FactError> + Send + 'static,
 ) -> Result<T, FactError> {

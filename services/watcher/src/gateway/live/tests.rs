@@ -18,6 +18,7 @@ use super::*;
 use crate::gateway::calls::testing::{Endpoint, api_server, caller_of, ok, status};
 
 mod images;
+mod large_requests;
 
 /// A timeout for steps that end at once.
 const PATIENCE: Duration = Duration::from_secs(20);
