@@ -51,6 +51,7 @@ mod fields;
 mod foreach;
 mod kinds;
 mod match_conditions;
+mod metadata;
 mod mutate;
 mod mutate_existing;
 mod pod_security;
@@ -63,6 +64,7 @@ mod templates;
 
 pub use context::CONTEXT_ENTRIES_MAX;
 pub use counts::{KINDS_BYTES_MAX, KINDS_MAX, ManifestCounts};
+pub use metadata::retain_compiled_metadata;
 pub use mutate_existing::TARGETS_MAX;
 pub(crate) use policy::policy;
 pub use policy::{RULES_MAX, derived_rules, none_run};

@@ -62,7 +62,7 @@ pub use anteroom_cel::Arrival;
 pub use anteroom_patch::apply::ObjectSchema;
 pub use compile::{
     CONTEXT_ENTRIES_MAX, KINDS_BYTES_MAX, KINDS_MAX, ManifestCounts, RULES_MAX, STALENESS_MAX_MS,
-    TARGETS_MAX, derived_rules, none_run,
+    TARGETS_MAX, derived_rules, none_run, retain_compiled_metadata,
 };
 pub use evaluate::{
     COPIED_BYTES_MAX, CelRequest, Conditions, EXISTING_BATCHES_MAX, Evaluation, FACTS_PER_RULE_MAX,

@@ -8,7 +8,7 @@ mod policy;
 use anteroom_model::{ErrorCode, ObjectKey};
 use anteroom_policy::Problem;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     coordinator::effect::Record,
@@ -86,17 +86,19 @@ fn cel_api_version(object: &RawObject) -> &'static str {
 }
 
 /// A manifest as readers get it, without its status and resource version, and its status: a change of the status alone
-/// publishes nothing.
+/// publishes nothing. `retain` leaves what readers need of its metadata.
 fn published(
     object: &RawObject,
     key: ObjectKey,
     api_version: &str,
     kind: &str,
+    retain: impl FnOnce(&mut Map<String, Value>),
 ) -> Result<(Value, Value, Record), PruneError> {
     let mut manifest = prune::prune(&object.json, api_version, kind)?;
     let status = manifest.remove("status").unwrap_or_default();
     if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
         metadata.remove("resourceVersion");
+        retain(metadata);
     }
     let manifest = Value::Object(manifest);
     let body = anteroom_wire::body::encode_json(&manifest)?;
@@ -167,6 +169,60 @@ mod tests {
             (&second.version, &second.body)
         );
         assert_ne!(first.version, policy("3", json!({}), true).version);
+    }
+
+    /// What compiling gave before stands in the version that was read first, and so says whether it was compiled again.
+    #[test]
+    fn a_policy_is_compiled_again_only_if_compiling_reads_what_changed() {
+        let object = json!({
+            "metadata": {"name": "a", "uid": "u", "generation": 1, "annotations": {"x": "1"}},
+            "spec": {"rules": []}, "status": {},
+        });
+        let cluster = PolicyKind::Cluster;
+        let (mut first, published) = PolicyManifest::read(&raw(&object), cluster);
+        let published = published.unwrap();
+        assert_ne!(
+            first.problems,
+            [],
+            "it does not compile, which is remembered too"
+        );
+        first.entries = vec![(EntryKind::Cached, "of the first".to_owned())];
+        let conditions = json!([{
+            "type": "Ready", "status": "True", "reason": "r", "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        for (pointer, value, is_same) in [
+            ("/metadata", json!({"labels": {"a": "b"}}), true),
+            ("/metadata", json!({"annotations": {"x": "2"}}), true),
+            ("/metadata", json!({"resourceVersion": "9"}), true),
+            ("/status", json!({"conditions": conditions}), true),
+            ("/spec", json!({"rules": [{"name": "r"}]}), false),
+            ("/metadata", json!({"uid": "v"}), false),
+            ("/metadata", json!({"generation": 2}), false),
+            (
+                "/metadata",
+                json!({"annotations": {"pod-policies.kyverno.io/autogen-controllers": "none"}}),
+                false,
+            ),
+            (
+                "/metadata",
+                json!({"annotations": {"policies.kyverno.io/severity": "high"}}),
+                false,
+            ),
+        ] {
+            let mut changed = object.clone();
+            let target = changed.pointer_mut(pointer).unwrap();
+            let fields = value.as_object().cloned().unwrap();
+            target.as_object_mut().unwrap().extend(fields);
+            let (read, record) = PolicyManifest::read_again(&raw(&changed), cluster, Some(&first));
+            assert_eq!(read.entries == first.entries, is_same, "{value}");
+            let record = record.unwrap();
+            assert_eq!(record.version == published.version, is_same, "{value}");
+            assert_eq!(read.version, record.version);
+            let metadata = &changed["metadata"];
+            assert_eq!(read.identity.uid, metadata["uid"].as_str().unwrap());
+            assert_eq!(read.conditions.is_empty(), pointer != "/status", "{value}");
+        }
     }
 
     #[test]

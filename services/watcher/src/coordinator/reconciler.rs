@@ -31,7 +31,7 @@ use super::{
     enforcement::{EnforcementTracker, PositionOf},
     entry_store::EntryStore,
     exception_store::{ExceptionKind, ExceptionStore},
-    manifests::EntryManifest,
+    manifests::{EntryManifest, PolicyManifest},
     policies_in_log::PoliciesInLog,
     policy_store::{PolicyId, PolicyStore},
     quotas::Quotas,
@@ -78,6 +78,8 @@ pub(super) struct Reconciler {
     exceptions: ExceptionStore,
     quotas: Quotas,
     held_back: BTreeMap<PolicyId, HeldVersion>,
+    /// Versions that are held back because they do not compile, as they were read.
+    uncompiled: BTreeMap<PolicyId, PolicyManifest>,
     waiting: WaitingPolicies,
     /// Policies of namespaces that are not in force may be put in force: those that are in force are known.
     takes_new_policies: bool,
@@ -107,6 +109,7 @@ impl Reconciler {
             exceptions: ExceptionStore::default(),
             quotas: Quotas::default(),
             held_back: BTreeMap::new(),
+            uncompiled: BTreeMap::new(),
             waiting: WaitingPolicies::default(),
             takes_new_policies: false,
             inherited: PoliciesInLog::new(),

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::ir::KindPattern;
 
 /// Says for which controllers rules are derived: names with commas between, or `none`.
-const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
+pub(super) const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
 
 /// The kinds whose template is `spec.template`.
 const CONTROLLERS: &[&str] = &[

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{
     fields::{KnownFields, ManifestObject},
     match_conditions,
+    metadata::{CATEGORY, SCORED, SEVERITY},
 };
 use crate::ir::{FailurePolicy, Reporting, problem::Problems, settings::Settings};
 
@@ -80,13 +81,10 @@ pub(super) fn compile(
 
 /// Reads the annotations about reports. An unknown value is left out, since nothing is decided by it.
 pub(super) fn reporting(metadata: &Value) -> Reporting {
-    let annotation = |name: &str| {
-        let name = format!("policies.kyverno.io/{name}");
-        metadata["annotations"][name].as_str()
-    };
+    let annotation = |name: &str| metadata["annotations"][name].as_str();
     Reporting {
-        category: annotation("category").map(str::to_owned),
-        severity: annotation("severity").and_then(Reporting::severity_of),
-        unscored: annotation("scored") == Some("false"),
+        category: annotation(CATEGORY).map(str::to_owned),
+        severity: annotation(SEVERITY).and_then(Reporting::severity_of),
+        unscored: annotation(SCORED) == Some("false"),
     }
 }

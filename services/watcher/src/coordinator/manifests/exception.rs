@@ -36,7 +36,7 @@ impl ExceptionManifest {
             ExceptionKind::Cel => cel_api_version(object),
         };
         let key = kind.key(&object.key);
-        let published = published(object, key, api_version, "PolicyException");
+        let published = published(object, key, api_version, "PolicyException", |_| ());
         match published {
             Ok((manifest, _, published)) => {
                 match PolicyException::compile(&manifest, Driver::IN_CLUSTER) {

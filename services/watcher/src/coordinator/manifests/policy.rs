@@ -2,7 +2,9 @@
 
 use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, Failure, ResourceVersion};
-use anteroom_policy::{KindPattern, NotRun, Phase, Policy, PolicyKind, Problem, Reference};
+use anteroom_policy::{
+    KindPattern, NotRun, Phase, Policy, PolicyKind, Problem, Reference, retain_compiled_metadata,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
@@ -93,9 +95,20 @@ fn api_version(object: &RawObject, kind: PolicyKind) -> &'static str {
 impl PolicyManifest {
     /// Reads and compiles a policy. A manifest that cannot be published counts as a problem of its author, like a
     /// compile error: it is not enforced.
+    #[cfg(test)]
     pub(crate) fn read(object: &RawObject, kind: PolicyKind) -> (Self, Option<Record>) {
+        Self::read_again(object, kind, None)
+    }
+
+    /// Reads a policy, of which `known` is a version that was read before. If all that is published of it is the same, as
+    /// after a change of its labels or its status, it is not compiled again.
+    pub(crate) fn read_again(
+        object: &RawObject,
+        kind: PolicyKind,
+        known: Option<&Self>,
+    ) -> (Self, Option<Record>) {
         let mut read = Self::of_author(object, kind);
-        match read.compile(object, kind) {
+        match read.compile(object, kind, known) {
             Ok(published) => {
                 read.version = published.version.clone();
                 let generation = read.identity.generation;
@@ -143,7 +156,13 @@ impl PolicyManifest {
         kind: PolicyKind,
     ) -> Result<(Value, Value, Record), PruneError> {
         let key = kind.key(&object.key.namespace, &object.key.name);
-        published(object, key, self.api_version, kind.as_str())
+        published(
+            object,
+            key,
+            self.api_version,
+            kind.as_str(),
+            retain_compiled_metadata,
+        )
     }
 
     /// Takes the conditions from a status, and what stands beside them.
@@ -198,11 +217,47 @@ impl PolicyManifest {
         }
     }
 
-    fn compile(&mut self, object: &RawObject, kind: PolicyKind) -> Result<Record, PruneError> {
+    fn compile(
+        &mut self,
+        object: &RawObject,
+        kind: PolicyKind,
+        known: Option<&Self>,
+    ) -> Result<Record, PruneError> {
         let (manifest, status, published) = self.published(object, kind)?;
-        self.size = PolicySize::of(&manifest, published.body.len());
+        let known = known.filter(|known| {
+            known.version == published.version
+                && known.api_version == self.api_version
+                && known.identity.uid == self.identity.uid
+                && known.identity.generation == self.identity.generation
+        });
+        match known {
+            Some(known) => self.take_compiled(known.clone()),
+            None => self.compile_anew(&manifest, kind, published.body.len()),
+        }
+        self.rules_now = Some(match kind.is_cel() {
+            true => RulesStatus::read_cel(&status),
+            false => RulesStatus::read(&status),
+        });
+        self.read_conditions(&status);
+        Ok(published)
+    }
+
+    /// Takes all that compiling gives from another object of the same version.
+    fn take_compiled(&mut self, known: Self) {
+        let own = std::mem::take(self);
+        *self = Self {
+            api_version: own.api_version,
+            identity: own.identity,
+            created: own.created,
+            summary: own.summary,
+            ..known
+        };
+    }
+
+    fn compile_anew(&mut self, manifest: &Value, kind: PolicyKind, published_bytes: usize) {
+        self.size = PolicySize::of(manifest, published_bytes);
         let mut configs = None;
-        match anteroom_policy::compile(&manifest) {
+        match anteroom_policy::compile(manifest) {
             Ok(policy) => {
                 let entries = policy.entries().map(|(kind, name)| (kind, name.to_owned()));
                 self.entries = entries.collect();
@@ -226,15 +281,10 @@ impl PolicyManifest {
             }
             Err(problems) => self.problems = problems,
         }
-        if kind.is_cel() {
-            self.rules = RulesStatus::of_cel_policy(configs);
-            self.rules_now = Some(RulesStatus::read_cel(&status));
-        } else {
-            self.rules = RulesStatus::of_policy(&manifest, &self.not_run);
-            self.rules_now = Some(RulesStatus::read(&status));
-        }
-        self.read_conditions(&status);
-        Ok(published)
+        self.rules = match kind.is_cel() {
+            true => RulesStatus::of_cel_policy(configs),
+            false => RulesStatus::of_policy(manifest, &self.not_run),
+        };
     }
 }
 

@@ -52,7 +52,9 @@ impl HeldVersion {
 impl Reconciler {
     /// Puts a policy in force, or holds it back.
     pub(super) fn policy_read(&mut self, id: PolicyId, policy: HeldVersion) {
+        self.uncompiled.remove(&id);
         if let Some(failure) = self.not_compiled(&id, &policy.manifest) {
+            self.uncompiled.insert(id.clone(), policy.manifest.clone());
             return self.policy_held_back(&id, policy.manifest, failure);
         }
         match self.check_quotas(&id, &policy) {
@@ -63,6 +65,19 @@ impl Reconciler {
                 self.held_back.insert(id, policy);
             }
         }
+    }
+
+    /// Returns the version of a policy that was read last, as it was read.
+    pub(super) fn known_version(&self, id: &PolicyId) -> Option<PolicyManifest> {
+        let held_back = self.held_back.get(id).map(|held| &held.manifest);
+        let known = held_back
+            .or_else(|| self.uncompiled.get(id))
+            // One that is held back has parts of the version in force.
+            .or_else(|| {
+                let known = self.policies.get(id)?;
+                known.held_back.is_none().then_some(known)
+            });
+        known.cloned()
     }
 
     fn check_quotas(&self, id: &PolicyId, policy: &HeldVersion) -> Result<(), Failure> {
@@ -92,7 +107,7 @@ impl Reconciler {
             version: ResourceVersion::default(),
             json: manifest.to_string().into(),
         };
-        let inherited = self.policy_of(id, &object);
+        let inherited = self.policy_of(id, &object, None);
         let is_same = inherited.manifest.identity.uid == uid;
         if is_same && self.may_be_in_force(id, &inherited) {
             self.policy_admitted(id, inherited);
@@ -177,6 +192,7 @@ impl Reconciler {
     pub(super) fn policy_released(&mut self, id: &PolicyId) {
         self.quotas.remove(id);
         self.held_back.remove(id);
+        self.uncompiled.remove(id);
         self.waiting.remove(id);
     }
 

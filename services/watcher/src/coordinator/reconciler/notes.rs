@@ -183,11 +183,12 @@ impl Reconciler {
 
     pub(super) fn policy_put(&mut self, kind: PolicyKind, object: &RawObject) {
         let id = PolicyId::new(kind, &object.key);
+        let known = self.known_version(&id);
         self.drop_held_back(&id);
         if self.policy_waits(&id, object) {
             return;
         }
-        let policy = self.policy_of(&id, object);
+        let policy = self.policy_of(&id, object, known.as_ref());
         match self.may_be_in_force(&id, &policy) {
             true => drop(self.inherited.remove(&id.0)),
             false => self.put_inherited(&id, &policy.manifest.identity.uid),
@@ -195,9 +196,14 @@ impl Reconciler {
         self.policy_read(id, policy);
     }
 
-    /// Returns the policy of this object.
-    pub(super) fn policy_of(&self, id: &PolicyId, object: &RawObject) -> HeldVersion {
-        let (mut manifest, record) = PolicyManifest::read(object, id.kind());
+    /// Returns the policy of this object. `known`: a version of it that was read before.
+    pub(super) fn policy_of(
+        &self,
+        id: &PolicyId,
+        object: &RawObject,
+        known: Option<&PolicyManifest>,
+    ) -> HeldVersion {
+        let (mut manifest, record) = PolicyManifest::read_again(object, id.kind(), known);
         let allowed = id.may_read_secrets(&self.options.secrets);
         manifest.secrets_forbidden =
             !allowed && manifest.references.iter().any(permits::is_of_secrets);

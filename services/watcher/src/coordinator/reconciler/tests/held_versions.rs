@@ -188,3 +188,24 @@ fn a_version_over_its_quota_leaves_what_an_earlier_term_had_in_force() {
         "{statuses:?}"
     );
 }
+
+/// It is not compiled again when only its labels or its status change.
+#[test]
+fn the_version_that_was_read_last_is_known_also_where_it_is_held_back() {
+    let mut world = World::settled();
+    let known = |world: &World, namespace: &str, name: &str| {
+        let id = PolicyId(ObjectKey::new(namespace, name));
+        let known = world.reconciler.known_version(&id).unwrap();
+        assert!(known.held_back.is_none());
+        (known.identity.generation, known.problems.is_empty())
+    };
+    world.put(CLUSTER_POLICIES, &version(1, false));
+    assert_eq!(known(&world, "", "p"), (1, true));
+    world.put(CLUSTER_POLICIES, &version(2, true));
+    assert_eq!(known(&world, "", "p"), (2, false));
+    world.put(CLUSTER_POLICIES, &version(3, false));
+    assert_eq!(known(&world, "", "p"), (3, true));
+    world.put(POLICIES, &reading("q", 1, 3));
+    world.put(POLICIES, &reading("q", 2, 65));
+    assert_eq!(known(&world, "a", "q"), (2, true));
+}
