@@ -18,6 +18,7 @@
 //! | module | content |
 //! |---|---|
 //! | `controller`, `reconciler`, `effect` | the task; the pure core; the effects that it asks for |
+//! | `note_queue`, `note_channel` | notes that wait for the task, in fair turns; the channel around them |
 //! | `manifests`, `manifest_list` | entries, policies and exceptions as the API server has them |
 //! | `entry_store`, `policy_store`, `exception_store` | entries; policies, by the sources that they read; exceptions of both groups |
 //! | `resolver`, `resolve`, `permits` | the source of an entry or reference; the permissions by an administrator |
@@ -36,6 +37,8 @@ mod entry_store;
 mod exception_store;
 mod manifest_list;
 mod manifests;
+mod note_channel;
+mod note_queue;
 mod permits;
 mod policies_in_log;
 mod policy_size;
@@ -51,6 +54,7 @@ mod webhooks;
 
 pub(crate) use controller::{Controller, Deps, Rights};
 pub(crate) use exception_store::ExceptionKind;
+pub(crate) use note_channel::{NoteSender, note_channel};
 pub use permits::{CacheApiCalls, PolicyWriter, SecretsReader};
 pub(crate) use permits::{PolicyWriters, SecretsReaders};
 pub(crate) use reconciler::Manifests;

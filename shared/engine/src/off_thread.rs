@@ -1,27 +1,10 @@
 //! Long work beside the other tasks of a runtime.
 
-use tokio::runtime::{Handle, RuntimeFlavor};
+pub use anteroom_runtime::off_thread::off_thread;
+pub(crate) use anteroom_runtime::off_thread::off_thread_if;
 
 /// Bytes above which a request, and what is made of it, is large: work on it may take long.
 pub(crate) const SHORT_BYTES_MAX: usize = 64 * 1024;
-
-/// Does work that may take long, on a thread that serves no other task meanwhile. In a single-threaded runtime, as of
-/// tests, the work runs on the only thread.
-pub fn off_thread<T>(work: impl FnOnce() -> T) -> T {
-    let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    match runtime {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
-    }
-}
-
-/// Does short work in place, and long work [beside the runtime's other tasks](off_thread).
-pub(crate) fn off_thread_if<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
-    match is_long {
-        true => off_thread(work),
-        false => work(),
-    }
-}
 
 /// Does work on so many bytes, such as parsing or writing them. Where they are many, no other task waits for it.
 pub fn off_thread_if_large<T>(bytes: usize, work: impl FnOnce() -> T) -> T {

@@ -18,6 +18,7 @@
 //! | [`fair_quota`] | permits or bytes, shared fairly by keys |
 //! | [`under_way`] | whether the requests under way of a key belong to many jobs |
 //! | [`instance`] | the default name of a process |
+//! | [`off_thread`] | long work beside the other tasks of a runtime |
 //! | [`units`] | sizes and durations as people write them |
 //! | [`wall_clock`] | the time of day, read in one place |
 //! | [`age_clock`] | moments that ages are counted from: suspends of the machine count |
@@ -33,6 +34,7 @@ pub mod instance;
 pub mod kubernetes;
 mod liveness;
 mod metrics;
+pub mod off_thread;
 pub mod process;
 mod readiness;
 mod shutdown;

@@ -7,14 +7,20 @@ use std::{
 
 use anteroom_bus::{Bus, BusExt as _, Connection, Follower, LogScope, Signal, Signals};
 use anteroom_model::{Incarnation, ObjectKey};
-use anteroom_runtime::{Check, wall_clock};
+use anteroom_runtime::{
+    Check,
+    off_thread::{off_thread, off_thread_if},
+    wall_clock,
+};
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
     call_pollers::CallPollers,
     effect::{CoordinatorEffect, SystemView, Write},
+    note_channel::NoteReceiver,
+    note_queue::TakenNote,
     policies_in_log,
     reconciler::{Manifests, Reconciler},
     resolver::Options,
@@ -37,6 +43,13 @@ use crate::{
 
 /// The interval at which the reconciler lets time pass.
 const TICK: Duration = Duration::from_secs(1);
+
+/// The time after which statuses are brought up to date although notes wait.
+const STATUSES_WAIT: Duration = Duration::from_secs(1);
+
+/// The same as a multiple of the time that the last update took: while notes come, they have most of the controller's
+/// time.
+const STATUSES_PACE: u32 = 4;
 
 /// The controller's dependencies.
 pub(crate) struct Deps {
@@ -86,6 +99,8 @@ pub(crate) struct Controller {
     /// Views in the log that were not begun in this term.
     snapshot: LogSnapshot,
     calls: CallPollers,
+    /// The time at which statuses are brought up to date, whatever waits.
+    statuses_due: Instant,
 }
 
 /// Events that come over the bus.
@@ -110,6 +125,7 @@ impl Controller {
             ),
             snapshot,
             deps,
+            statuses_due: Instant::now(),
         }
     }
 
@@ -117,10 +133,7 @@ impl Controller {
     ///
     /// # Errors
     /// A poller of API calls ended by itself, which none should.
-    pub(crate) async fn run(
-        mut self,
-        mut notes: mpsc::Receiver<(Manifests, Note)>,
-    ) -> anyhow::Result<()> {
+    pub(crate) async fn run(mut self, mut notes: NoteReceiver) -> anyhow::Result<()> {
         let mut catalog = self.deps.discovery.catalog.subscribe();
         catalog.mark_changed();
         let mut found = self.deps.rights.found.clone();
@@ -140,7 +153,7 @@ impl Controller {
             let awaits_log = self.reconciler.awaits_log();
             tokio::select! {
                 note = notes.recv() => match note {
-                    Some((manifests, note)) => self.reconciler.note(manifests, note, Instant::now()),
+                    Some(note) => self.note(note),
                     None => return Ok(()),
                 },
                 error = self.calls.failed() => return Err(error),
@@ -167,11 +180,18 @@ impl Controller {
                 _ = tick.tick() => self.tick(&mut inputs).await,
             }
             self.carry_out();
-            if notes.is_empty() {
+            if notes.is_empty() || Instant::now() >= self.statuses_due {
                 self.update_statuses();
                 self.carry_out();
             }
         }
+    }
+
+    /// Hands a note to the reconciler. Policies are compiled there, and beats and leases do not wait for that.
+    fn note(&mut self, (manifests, note, came): TakenNote) {
+        let compiles = matches!(manifests, Manifests::Policies(_));
+        let is_long = compiles && !matches!(note, Note::Heard { .. });
+        off_thread_if(is_long, || self.reconciler.note(manifests, note, came));
     }
 
     fn discovered(&mut self, catalog: &mut watch::Receiver<Option<Arc<Catalog>>>) {
@@ -181,11 +201,13 @@ impl Controller {
     }
 
     fn update_statuses(&mut self) {
-        let system_views = &self.system_views;
+        let (system_views, begun) = (&self.system_views, Instant::now());
         let position =
             |policy: &ObjectKey, entries: &[ObjectKey]| system_views.position(policy, entries);
         self.reconciler
-            .update_statuses(&position, Instant::now(), wall_clock::now());
+            .update_statuses(&position, begun, wall_clock::now());
+        let pause = STATUSES_WAIT.max(begun.elapsed() * STATUSES_PACE);
+        self.statuses_due = Instant::now() + pause;
     }
 
     async fn tick(&mut self, inputs: &mut Inputs) {
@@ -206,7 +228,8 @@ impl Controller {
         if heard_anew {
             self.reconciler.listens_to_webhooks(now);
         }
-        self.reconciler.tick(now);
+        // Policies that wait for room are compiled once they have it.
+        off_thread(|| self.reconciler.tick(now));
         self.deps.memory.keeps(self.reconciler.entry_count());
         let waits = self.reconciler.waits_for_api();
         let Discovery { eager, nudge, .. } = &self.deps.discovery;

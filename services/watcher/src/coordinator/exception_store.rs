@@ -9,7 +9,7 @@ use super::{manifest_list::ManifestList, manifests::ExceptionManifest};
 const CEL_PREFIX: &str = "policies.kyverno.io/";
 
 /// The kinds of exceptions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ExceptionKind {
     /// `PolicyException` of kyverno.io, from rules of its policies.
     Classic,

@@ -41,7 +41,7 @@ use parse::{Malformed, Page, WatchEvent};
 pub(crate) use parse::{RawObject, content_version};
 pub(crate) use paths::escape;
 pub(crate) use single::{once, probe, size};
-pub(crate) use sinks::{ForwardSink, NudgeSink};
+pub(crate) use sinks::NudgeSink;
 
 /// The largest page that is read at once; a larger one is asked for in halves. See
 /// [`PAGES_MAX`](crate::source::apiserver::PAGES_MAX).

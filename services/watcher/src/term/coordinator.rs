@@ -7,23 +7,21 @@ use anteroom_model::{
 };
 use anteroom_policy::PolicyKind;
 use anteroom_runtime::supervise::Tasks;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::Context;
 use crate::{
     coordinator::{
-        Controller, Deps, ExceptionKind, Manifests, Rights, StatusServer, StatusWriter, Statuses,
+        Controller, Deps, ExceptionKind, Manifests, NoteSender, Rights, StatusServer, StatusWriter,
+        Statuses, note_channel,
     },
     gateway::rights,
     log_writer::{lead::Leadership, log_snapshot::LogSnapshot, publish::Publisher},
     source::{
         discovery::{Catalog, ResourceQuery, follow::Discovery},
-        reflect::{self, Control, ForwardSink, Note, NudgeSink, Sink, WatchedCollection},
+        reflect::{self, Control, NudgeSink, Sink, WatchedCollection},
     },
 };
-
-/// Notes that wait for the controller; at the limit, reading them from the API server waits.
-const NOTES_MAX: usize = 1_024;
 
 /// The group of entries, and of policies in patterns and JMESPath.
 const KYVERNO: &str = "kyverno.io";
@@ -64,7 +62,7 @@ pub(super) fn spawn(
         statuses: Statuses::default(),
     };
     start.spawn_status_server();
-    let (sender, notes) = mpsc::channel(NOTES_MAX);
+    let (sender, notes) = note_channel();
     let controller = Controller::new(start.controller_deps(publisher), snapshot);
     tasks.spawn("controller", controller.run(notes));
     start.spawn_status_writer();
@@ -181,7 +179,7 @@ impl Start<'_> {
 struct ManifestReader {
     context: Context,
     discovery: Discovery,
-    notes: mpsc::Sender<(Manifests, Note)>,
+    notes: NoteSender,
 }
 
 /// A kind served in several versions, which depend on the installed definition.
@@ -270,10 +268,7 @@ impl ManifestReader {
         watched_collection: WatchedCollection,
         view: ViewId,
     ) {
-        let sink = ForwardSink {
-            collection: manifests,
-            to: self.notes.clone(),
-        };
+        let sink = self.notes.sink(manifests);
         watch(
             &self.context,
             &self.discovery,

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A collection that the coordinator reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Manifests {
     /// `CachedContextEntry` or `GlobalContextEntry`.
     Entries(EntryKind),
