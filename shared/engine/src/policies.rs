@@ -1,5 +1,6 @@
 //! The policies in force, with an index by the kinds that they match.
 
+mod build;
 mod index;
 mod scope;
 
@@ -23,6 +24,7 @@ use crate::{
 };
 use index::Index;
 
+pub(crate) use build::CompileTurns;
 pub use scope::{Assignment, CallScope, CalledWebhook};
 
 /// The seconds that the API server waits for a webhook where a policy does not say.
@@ -245,6 +247,8 @@ pub struct PolicySet {
     indexes: ByPhase<Index>,
     /// New versions of policies that do not compile. The version before them stays in force.
     passed_over: HashMap<ObjectKey, Bytes>,
+    /// Policies whose present version waits to be compiled, in order of key.
+    waiting: Vec<ObjectKey>,
 }
 
 /// The policies that a request concerns.
@@ -257,50 +261,6 @@ pub struct Concerned<'a> {
 }
 
 impl PolicySet {
-    /// Builds the set from manifests, compiling only those that `before` does not have. A manifest that does not
-    /// compile leaves the policy's valid version of `before` in force: a newer watcher may know fields that this
-    /// build does not.
-    #[must_use]
-    pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
-        let known: HashMap<&ObjectKey, &Arc<CompiledPolicy>> = before
-            .entries
-            .iter()
-            .map(|entry| (&entry.key, entry))
-            .collect();
-        let mut passed_over = HashMap::new();
-        let mut entry = |key: ObjectKey, body: Bytes| {
-            let known = known.get(&key).copied();
-            let was_passed_over = before.passed_over.get(&key) == Some(&body);
-            let read = match known {
-                Some(known) if known.body == body => return Arc::clone(known),
-                Some(known) if was_passed_over => Err(known),
-                _ => {
-                    let read = CompiledPolicy::compile(key.clone(), body.clone());
-                    known
-                        .filter(|known| read.leaves(known))
-                        .map_or(Ok(read), Err)
-                }
-            };
-            read.map_or_else(
-                |known| {
-                    passed_over.insert(key, body);
-                    Arc::clone(known)
-                },
-                Arc::new,
-            )
-        };
-        let mut entries: Vec<_> = manifests
-            .into_iter()
-            .map(|(key, body)| entry(key, body))
-            .collect();
-        entries.sort_by(|a, b| a.key.cmp(&b.key));
-        Self {
-            indexes: ByPhase::of(|phase| Index::of(&entries, phase)),
-            entries,
-            passed_over,
-        }
-    }
-
     /// Returns the policies with rules of this scope that may match `subject`.
     pub fn concerned(&self, scope: &CallScope, subject: &RequestSubject<'_>) -> Concerned<'_> {
         let phase = scope.phase;

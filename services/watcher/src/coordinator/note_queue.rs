@@ -156,7 +156,7 @@ impl NoteQueue {
             let stages = self.collections.values();
             let stages = stages.filter_map(|notes| notes.stages.front());
             let nexts = stages.filter_map(|stage| {
-                let range = (Bound::Excluded(name), Bound::Unbounded);
+                let range = (Bound::Excluded(name), Bound::<&str>::Unbounded);
                 let (next, _) = stage.namespaces.range::<str, _>(range).next()?;
                 Some(next)
             });

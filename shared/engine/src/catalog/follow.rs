@@ -1,6 +1,6 @@
 //! Keeping the catalog in step with the system views.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Connection, LogScope};
 use anteroom_mirror::{ChangeMarks, ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
@@ -14,7 +14,10 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{Catalog, EntrySet, LogPosition};
 use crate::{
-    exceptions::Exceptions, kinds::Kinds, off_thread::off_thread, policies::PolicySet,
+    exceptions::Exceptions,
+    kinds::Kinds,
+    off_thread::off_thread,
+    policies::{CompileTurns, PolicySet},
     recorder::SharedRecorder,
 };
 
@@ -25,6 +28,13 @@ const PACE_MIN: Duration = Duration::from_millis(20);
 /// The least time between two catalogs, as a multiple of the last build's time: a large catalog that changes often takes a
 /// bounded share of the processor.
 const PACE: u32 = 4;
+
+/// The same while policies wait to be compiled.
+const PACE_WAITING: u32 = 2;
+
+/// The time for which changed policies are compiled before a catalog is published. Further policies of namespaces wait for
+/// the next catalog.
+const COMPILE_TIME: Duration = Duration::from_millis(200);
 
 /// Follows the system views until shutdown.
 pub async fn follow(
@@ -67,7 +77,11 @@ pub async fn follow(
                 Connection::Down => "the bus, which is out of reach".to_owned(),
             });
         }
-        let pace = PACE_MIN.max(begun.elapsed() * PACE);
+        let pace = match reader.waiting.is_empty() {
+            true => PACE,
+            false => PACE_WAITING,
+        };
+        let pace = PACE_MIN.max(begun.elapsed() * pace);
         tokio::select! {
             biased; // Shutdown ends the mirror too.
             () = shutdown.cancelled() => return Ok(()),
@@ -109,10 +123,19 @@ struct CatalogReader {
     policies: SystemViewCopy<PolicySet>,
     exceptions: SystemViewCopy<Exceptions>,
     /// The position up to which all parts but the exceptions were read last.
+    read_to: LogPosition,
+    /// The position up to which all parts but the exceptions are in the catalog: policies that wait to be compiled are
+    /// not.
     position: LogPosition,
+    turns: CompileTurns,
+    /// The policies that wait to be compiled, with a position before their first version that waits.
+    waiting: WaitingPolicies,
     /// Set before each reading.
     marks: Option<CatalogMarks>,
 }
+
+/// Policies with positions.
+type WaitingPolicies = HashMap<ObjectKey, LogPosition>;
 
 /// A copy of one view, read as a whole.
 struct SystemViewCopy<T> {
@@ -142,25 +165,35 @@ impl<T: Default> SystemViewCopy<T> {
 
     /// Reads the view again if it is whole and has changed. Returns whether it did.
     fn refresh(&mut self, mirror: &Mirror, parse: impl FnOnce(&T, Read<'_>) -> T) -> bool {
+        let Some((content, value)) = self.read(mirror, false, parse) else {
+            return false;
+        };
+        self.value = Arc::new(value);
+        self.content = Some(content);
+        true
+    }
+
+    /// Reads the view if it is whole, and has changed or is to be read `again`.
+    fn read<R>(
+        &mut self,
+        mirror: &Mirror,
+        again: bool,
+        read: impl FnOnce(&T, Read<'_>) -> R,
+    ) -> Option<(ContentStamp, R)> {
         let before = self.content;
         // Last-good data of any age: see the module's documentation.
-        let read = mirror.view(&self.id).and_then(|view| {
-            view.read(Some(u64::MAX), |view, position| {
+        let found = mirror
+            .view(&self.id)?
+            .read(Some(u64::MAX), |view, position| {
                 self.position = LogPosition {
                     incarnation: position.incarnation.clone(),
                     revision: position.revision,
                 };
-                let content = Some(position.content);
-                (content != before).then(|| (content, parse(&self.value, view)))
-            })
-            .ok()
-        });
-        let Some(Some((content, value))) = read else {
-            return false;
-        };
-        self.value = Arc::new(value);
-        self.content = content;
-        true
+                let content = position.content;
+                let is_wanted = again || Some(content) != before;
+                is_wanted.then(|| (content, read(&self.value, view)))
+            });
+        found.ok()?
     }
 }
 
@@ -180,7 +213,10 @@ impl CatalogReader {
             kinds: SystemViewCopy::new(system::kinds()),
             policies: SystemViewCopy::new(system::policies()),
             exceptions: SystemViewCopy::new(system::exceptions()),
+            read_to: LogPosition::default(),
             position: LogPosition::default(),
+            turns: CompileTurns::default(),
+            waiting: WaitingPolicies::new(),
             marks: None,
         }
     }
@@ -218,9 +254,7 @@ impl CatalogReader {
                 let records: Vec<KindRecord> = records(&system::kinds(), objects(view));
                 Kinds::new(records)
             }),
-            self.policies.refresh(&self.mirror, |before, view| {
-                PolicySet::build(before, objects(view))
-            }),
+            self.compile_policies(),
             self.exceptions.refresh(&self.mirror, |before, view| {
                 Exceptions::build(before, objects(view))
             }),
@@ -234,12 +268,16 @@ impl CatalogReader {
             &self.kinds.position,
             &self.policies.position,
         ];
-        let position = position(&self.position, parts, read_to);
-        let moved = position != self.position;
-        if position.incarnation != self.position.incarnation {
+        let read_to = position(&self.read_to, parts, read_to);
+        if read_to.incarnation != self.read_to.incarnation {
             // How far another log has been read counts from the next reading on, which no record may lead to.
             self.marks = None;
         }
+        let waiting = self.policies.value.waiting();
+        self.waiting = waiting_since(&self.waiting, waiting, &self.read_to);
+        self.read_to = read_to;
+        let position = claimed(&self.read_to, &self.waiting);
+        let moved = position != self.position;
         self.position = position;
         (known && (moved || changed.contains(&true))).then(|| Catalog {
             entries: Arc::clone(&self.entries.value),
@@ -248,6 +286,23 @@ impl CatalogReader {
             exceptions: Arc::clone(&self.exceptions.value),
             position: self.position.clone(),
         })
+    }
+
+    /// Compiles the policies that have changed, or waited for that. Returns whether there were any. The first catalog has
+    /// all policies.
+    fn compile_policies(&mut self) -> bool {
+        let (is_first, begun) = (self.policies.content.is_none(), Instant::now());
+        let again = !self.waiting.is_empty();
+        let copy = |_: &PolicySet, view: Read<'_>| objects(view);
+        let Some((content, manifests)) = self.policies.read(&self.mirror, again, copy) else {
+            return false;
+        };
+        let goes_on = || is_first || begun.elapsed() < COMPILE_TIME;
+        let before = &self.policies.value;
+        let policies = PolicySet::build_while(before, manifests, &mut self.turns, goes_on);
+        self.policies.value = Arc::new(policies);
+        self.policies.content = Some(content);
+        true
     }
 
     fn waiting_for(&self) -> String {
@@ -265,11 +320,15 @@ impl CatalogReader {
         format!("the views {}, which the watcher writes", missing.join(", "))
     }
 
-    /// Waits until any of the views may have changed since it was read last, and be it while it was read.
+    /// Waits until any of the views may have changed since it was read last, and be it while it was read. Policies that
+    /// wait are a reason to read on.
     ///
     /// # Errors
     /// The bus was closed.
     async fn changed(&mut self) -> anyhow::Result<()> {
+        if !self.waiting.is_empty() {
+            return Ok(());
+        }
         let Some(marks) = &mut self.marks else {
             return Ok(()); // It is to be read in any case.
         };
@@ -337,6 +396,36 @@ fn position(
         } else {
             revision
         },
+    }
+}
+
+/// Returns the policies that wait now. Whatever a policy waits for that did not wait before came after `read_to`, the
+/// position of the reading before.
+fn waiting_since(
+    before: &WaitingPolicies,
+    waiting: &[ObjectKey],
+    read_to: &LogPosition,
+) -> WaitingPolicies {
+    let since = |key: &ObjectKey| before.get(key).unwrap_or(read_to).clone();
+    waiting
+        .iter()
+        .map(|key| (key.clone(), since(key)))
+        .collect()
+}
+
+/// Returns the position up to which everything is compiled that was read up to `read_to`.
+fn claimed(read_to: &LogPosition, waiting: &WaitingPolicies) -> LogPosition {
+    let revisions = waiting.values().map(|since| {
+        // Of another log's positions nothing is known.
+        match since.incarnation == read_to.incarnation {
+            true => since.revision,
+            false => Revision::default(),
+        }
+    });
+    let revision = revisions.chain([read_to.revision]).min();
+    LogPosition {
+        incarnation: read_to.incarnation.clone(),
+        revision: revision.unwrap_or_default(),
     }
 }
 
@@ -422,6 +511,30 @@ mod tests {
             let found = position(&before, [one, two, three], read_to.map(Revision));
             assert_eq!(found, expected, "{before:?} {parts:?} {read_to:?}");
         }
+    }
+
+    /// A webhook tells the position, and a policy is ready once all webhooks have passed it.
+    #[test]
+    fn a_catalog_claims_no_position_that_a_policy_waits_at() {
+        let at = |log: &str, revision| LogPosition {
+            incarnation: Incarnation(log.into()),
+            revision: Revision(revision),
+        };
+        let key = |name: &str| ObjectKey::new("a", name);
+        let none = WaitingPolicies::new();
+        assert_eq!(claimed(&at("l", 9), &none), at("l", 9));
+        // Both were changed after 9, and `p` once more after 12.
+        let first = waiting_since(&none, &[key("p"), key("q")], &at("l", 9));
+        assert_eq!(claimed(&at("l", 12), &first), at("l", 9));
+        let second = waiting_since(&first, &[key("p"), key("q"), key("r")], &at("l", 12));
+        assert_eq!(claimed(&at("l", 15), &second), at("l", 9));
+        // One that changes in a loop does not hold the position for ever.
+        let third = waiting_since(&second, &[key("r")], &at("l", 15));
+        assert_eq!(claimed(&at("l", 18), &third), at("l", 12));
+        let fourth = waiting_since(&third, &[key("p")], &at("l", 18));
+        assert_eq!(claimed(&at("l", 21), &fourth), at("l", 18));
+        assert_eq!(claimed(&at("other", 4), &fourth), at("other", 0));
+        assert_eq!(waiting_since(&fourth, &[], &at("l", 21)), none);
     }
 
     /// A policy is not in force before the catalog claims its position, and a quiet log brings nothing more.
