@@ -351,9 +351,8 @@ impl LiveReader {
     }
 
     async fn allowed_soon(&self, request: &LiveRequest) -> Result<Allowed, FactError> {
-        let key = &request.policy;
-        self.soon(|| Allowed::by(&*self.policy(key)?, request))
-            .await
+        let allowed = |policy: &Policy| Allowed::by(policy, request);
+        self.soon(&request.policy, allowed).await
     }
 
     /// Checks that a policy permits the read.
@@ -362,23 +361,28 @@ impl LiveReader {
         key: &ObjectKey,
         check: impl Fn(&Policy) -> Result<(), Refusal>,
     ) -> Result<(), FactError> {
-        let permitted = || {
-            let permitted = check(&*self.policy(key)?);
+        let permitted = |policy: &Policy| {
+            let permitted = check(policy);
             permitted.map_err(|refusal| failed(format!("policy `{key}`: {refusal}")))
         };
-        self.soon(permitted).await
+        self.soon(key, permitted).await
     }
 
-    /// A policy that was just applied may be known to the reader before it is known here.
-    async fn soon<T>(&self, allowed: impl Fn() -> Result<T, FactError>) -> Result<T, FactError> {
+    /// Returns what `check` says of a policy. A policy that was just applied may be known to the reader before it is known
+    /// here.
+    async fn soon<T>(
+        &self,
+        key: &ObjectKey,
+        check: impl Fn(&Policy) -> Result<T, FactError>,
+    ) -> Result<T, FactError> {
         let Some(mut changes) = self.policies.changes() else {
-            return allowed();
+            return self.checked(key, &check).await;
         };
         let soon = async {
             loop {
                 changes.mark_unchanged();
-                if let Ok(allowed) = allowed() {
-                    return Some(allowed);
+                if let Ok(checked) = self.checked(key, &check).await {
+                    return Some(checked);
                 }
                 if changes.changed().await.is_err() {
                     return None;
@@ -386,18 +390,23 @@ impl LiveReader {
             }
         };
         match tokio::time::timeout(POLICY_WAIT, soon).await {
-            Ok(Some(allowed)) => Ok(allowed),
-            _ => allowed(),
+            Ok(Some(checked)) => Ok(checked),
+            _ => self.checked(key, &check).await,
         }
     }
 
-    fn policy(&self, key: &ObjectKey) -> Result<Arc<Policy>, FactError> {
-        let policy = self.policies.get(key);
-        policy.ok_or_else(|| {
+    async fn checked<T>(
+        &self,
+        key: &ObjectKey,
+        check: &impl Fn(&Policy) -> Result<T, FactError>,
+    ) -> Result<T, FactError> {
+        let policy = self.policies.get(key).await;
+        let policy = policy.ok_or_else(|| {
             failed(format!(
                 "this watcher knows no policy `{key}` that compiles"
             ))
-        })
+        })?;
+        check(&policy)
     }
 
     /// Checks that a read of Secrets is allowed, and was asked for by somebody with a key.

@@ -17,6 +17,7 @@ use tokio::{sync::Semaphore, task::JoinHandle};
 use super::*;
 use crate::gateway::calls::testing::{Endpoint, api_server, caller_of, ok, status};
 
+mod compiled_once;
 mod images;
 mod large_requests;
 
