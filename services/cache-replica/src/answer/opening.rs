@@ -234,8 +234,9 @@ mod tests {
     }
 
     async fn encoded(opener: &RequestOpener, body: &Bytes) -> EncodedRequest {
-        let opened = opener.open(&ViewId::new("v"), false, body, deadline());
-        opened.await.unwrap().encoded
+        let view = ViewId::new("v");
+        let opened = opener.open(&view, false, body, deadline()).await;
+        opened.unwrap().encoded
     }
 
     #[tokio::test(start_paused = true)]
