@@ -28,6 +28,9 @@ mod log;
 #[path = "contract/nats.rs"]
 mod nats;
 #[cfg(feature = "testing")]
+#[path = "contract/patient.rs"]
+mod patient;
+#[cfg(feature = "testing")]
 #[path = "contract/permissions.rs"]
 mod permissions;
 #[cfg(feature = "testing")]

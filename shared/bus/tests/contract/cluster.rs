@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 use crate::{
     faults,
     harness::{Clients, Harness, keep, until},
+    patient::Patient,
     support::within,
 };
 
@@ -129,7 +130,7 @@ impl Harness for ThreeServers {
         };
         let bus = NatsBus::connect(config).await.unwrap();
         until(&bus, Connection::Up).await;
-        keep(&self.clients, Arc::new(bus))
+        keep(&self.clients, Arc::new(Patient(bus)))
     }
 
     async fn stop(&mut self) {
@@ -142,10 +143,18 @@ impl Harness for ThreeServers {
 
     async fn delete_log(&mut self) {
         let jetstream = jetstream(self.servers(), Duration::from_secs(10)).await;
-        let deleted = jetstream
-            .delete_stream(format!("anteroom-{}", self.name))
-            .await;
-        assert!(deleted.unwrap().success);
+        let stream = format!("anteroom-{}", self.name);
+        within(async {
+            loop {
+                match jetstream.delete_stream(&stream).await {
+                    Ok(deleted) => return assert!(deleted.success),
+                    // By an earlier attempt, which was not answered.
+                    Err(error) if error.to_string().contains("stream not found") => return,
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            }
+        })
+        .await;
     }
 }
 

@@ -26,16 +26,18 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Returns the outcome of `attempt`, which is made again while nobody answers: servers elect a leader of a log that they
-/// have just made, and tell one another its subjects one by one.
-pub(crate) async fn answered<T, E: Into<AppendError>, F: Future<Output = Result<T, E>>>(
+/// have just made, and tell one another its subjects one by one. Whatever was not answered was not done either.
+pub(crate) async fn answered<T, E: Clone + Into<AppendError>, F: Future<Output = Result<T, E>>>(
     attempt: impl Fn() -> F,
-) -> Result<T, AppendError> {
+) -> Result<T, E> {
+    let is_unavailable = |error: &E| {
+        let error: AppendError = error.clone().into();
+        matches!(error, AppendError::Bus(BusError::Unavailable { .. }))
+    };
     within(async {
         loop {
-            match attempt().await.map_err(Into::into) {
-                Err(AppendError::Bus(BusError::Unavailable { .. })) => {
-                    tokio::task::yield_now().await;
-                }
+            match attempt().await {
+                Err(error) if is_unavailable(&error) => tokio::task::yield_now().await,
                 outcome => return outcome,
             }
         }
