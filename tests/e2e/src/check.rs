@@ -28,21 +28,29 @@ pub async fn is_denied(world: &World, host: &str) -> anyhow::Result<()> {
     wait::until(&format!("{host} to be denied"), async || {
         match world.create(&object).await {
             Err(kube::Error::Api(status)) if status.message.contains(MESSAGE) => Ok(()),
+            // Seen too early: undone, so that it does not own the host itself.
+            Ok(()) => undone(world, &object).await,
+            Err(other) if is_there(&other) => undone(world, &object).await,
             Err(other) => Err(format!("refused otherwise: {other}")),
-            Ok(()) => {
-                // Seen too early: undone, so that it does not own the host itself.
-                world
-                    .api(&object)
-                    .delete("somebody-else", &Default::default())
-                    .await
-                    .map_err(|e| e.to_string())?;
-                Err("admitted".to_owned())
-            }
         }
     })
     .await?;
     world.oracle.take(host.to_owned());
     Ok(())
+}
+
+/// Returns true if an object was not created because it is there: an attempt whose answer was lost has created it, or one
+/// that was to be undone.
+fn is_there(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_already_exists())
+}
+
+/// Deletes an object that was admitted too early, so that the next attempt tells.
+async fn undone(world: &World, object: &Value) -> Result<(), String> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let deleted = world.api(object).delete(name, &Default::default()).await;
+    deleted.map_err(|error| error.to_string())?;
+    Err("admitted".to_owned())
 }
 
 /// The entry's status says that it is ready, and of at least so many objects.
@@ -104,11 +112,8 @@ pub async fn is_refused(world: &World, object: &Value, says: &str) -> anyhow::Re
         &format!("{name} to be refused: {says}"),
         async || match world.create(object).await {
             Err(kube::Error::Api(status)) if status.message.contains(says) => Ok(()),
+            Ok(()) => undone(world, object).await,
             Err(other) => Err(format!("refused otherwise: {other}")),
-            Ok(()) => {
-                world.delete(object).await.map_err(|e| e.to_string())?;
-                Err("admitted".to_owned())
-            }
         },
     )
     .await

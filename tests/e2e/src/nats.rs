@@ -339,16 +339,21 @@ impl Nats {
         .await
     }
 
-    /// Returns the server that the client with this name is connected to.
+    /// Returns the server that the client with this name is connected to, once there is one: a client may be on its way from
+    /// one server to another.
     pub async fn server_of(&self, client: &str) -> anyhow::Result<usize> {
-        for (number, server) in self.servers.iter().enumerate() {
-            let said: Value = serde_json::from_str(&server.ask("/connz").await?)?;
-            let mut connections = said["connections"].as_array().into_iter().flatten();
-            if connections.any(|of| of["name"] == client) {
-                return Ok(number);
+        let what = format!("{client} to be connected to a server");
+        wait::until(&what, async || {
+            for (number, server) in self.servers.iter().enumerate() {
+                let said: Value = serde_json::from_str(&server.ask("/connz").await?)?;
+                let mut connections = said["connections"].as_array().into_iter().flatten();
+                if connections.any(|of| of["name"] == client) {
+                    return Ok(number);
+                }
             }
-        }
-        anyhow::bail!("{client} is connected to no server")
+            anyhow::bail!("to none")
+        })
+        .await
     }
 
     /// Returns this server's address for clients.

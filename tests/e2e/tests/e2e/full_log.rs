@@ -4,15 +4,12 @@
 use std::time::{Duration, Instant};
 
 use anteroom_e2e::{
-    check::{condition, is_denied},
-    manifests::apply_namespace,
-    system::SystemPlan,
-    world::{World, host, ingress},
+    check::condition, manifests::apply_namespace, system::SystemPlan, world::World,
 };
 use anyhow::ensure;
 use serde_json::{Value, json};
 
-use crate::load::decides_by_hosts;
+use crate::load::{decides_by_hosts, one_more};
 
 /// The limit of the log.
 const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -56,9 +53,7 @@ fn entry() -> Value {
 
 /// Another view takes changes.
 async fn the_other_view_goes_on(world: &World, index: usize) -> anyhow::Result<()> {
-    let index = INGRESSES + index;
-    world.create(&ingress(index, &host(index))).await?;
-    is_denied(world, &host(index)).await
+    one_more(world, INGRESSES + index).await
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use anteroom_e2e::{
-    check::{ENTRY, POLICY, entry_is_ready},
+    check::{ENTRY, POLICY, entry_is_ready, is_denied},
     cluster::Identity,
     manifests,
     process::workspace_binary,
@@ -15,6 +15,7 @@ use anteroom_e2e::{
     world::{World, host, ingress},
 };
 use anyhow::{Context, ensure};
+use futures::future::try_join_all;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -40,12 +41,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     world.create(&serde_saphyr::from_str(POLICY)?).await?;
     world.system.ready().await?;
     entry_is_ready(world, "ingresses", INGRESSES).await?;
-    wait::until("a refusal", async || {
-        let taken = ingress(INGRESSES, &host(7));
-        ensure!(world.create(&taken).await.is_err(), "it was admitted");
-        Ok(())
-    })
-    .await?;
+    is_denied(world, &host(7)).await?;
 
     counts_are_exact(world).await?;
     denials_are_explained_after_they_have_happened(world).await?;
@@ -118,12 +114,14 @@ async fn counts_are_exact(world: &World) -> anyhow::Result<()> {
             Ok(())
         })
         .await?;
-        for number in 0..DENIALS {
+        // At once, so that all are within the time of the look.
+        let denials = (0..DENIALS).map(|number| async move {
             let number = INGRESSES + 1 + usize::try_from(number)?;
             let refused = world.create(&ingress(number, &host(7))).await;
             ensure!(refused.is_err(), "number {number} was admitted");
-        }
-        anyhow::Ok(())
+            anyhow::Ok(())
+        });
+        try_join_all(denials).await.map(drop)
     };
     let (looked, denied) = tokio::join!(looking, deny);
     denied?;
@@ -147,18 +145,21 @@ async fn counts_are_exact(world: &World) -> anyhow::Result<()> {
 }
 
 async fn views_and_parts_are_shown(world: &World) -> anyhow::Result<()> {
-    let told = lines(world, &["top", "views", "-o", "json", "--for", "4s"]).await?;
-    let last = told.last().context("a line")?;
-    let views = last["views"].as_array().into_iter().flatten();
-    let ingresses = views
-        .clone()
-        .find(|view| view["view"] == "ingresses.v1.networking.k8s.io")
-        .with_context(|| last.to_string())?;
-    ensure!(
-        ingresses["state"] == "synced" && ingresses["objects"] == INGRESSES,
-        "{ingresses}"
-    );
-    ensure!(ingresses["servedBy"].as_u64() >= Some(1), "{ingresses}");
+    wait::until("the view to be shown", async || {
+        let told = lines(world, &["top", "views", "-o", "json", "--for", "4s"]).await?;
+        let last = told.last().context("a line")?;
+        let mut views = last["views"].as_array().into_iter().flatten();
+        let ingresses = views
+            .find(|view| view["view"] == "ingresses.v1.networking.k8s.io")
+            .with_context(|| last.to_string())?;
+        ensure!(
+            ingresses["state"] == "synced" && ingresses["objects"] == INGRESSES,
+            "{ingresses}"
+        );
+        ensure!(ingresses["servedBy"].as_u64() >= Some(1), "{ingresses}");
+        Ok(())
+    })
+    .await?;
     let output = operator(world, &["top", "replicas", "--for", "3s"])?
         .output()
         .await?;

@@ -225,7 +225,11 @@ async fn older_disk(world: &mut World, target: &Target) -> anyhow::Result<()> {
     let mut later = Vec::new();
     for index in INGRESSES..INGRESSES + 20 {
         later.push(host(index));
-        world.create(&ingress(index, &host(index))).await?;
+        let one = ingress(index, &host(index));
+        wait::until("an Ingress to be admitted", async || {
+            world.create(&one).await
+        })
+        .await?;
     }
     for host in &later {
         is_denied(world, host).await?;

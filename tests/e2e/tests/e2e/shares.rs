@@ -157,7 +157,10 @@ async fn nobody_for_a_view(world: &mut World) -> anyhow::Result<()> {
         asker.refused(plural, "there are").await?;
     }
     // The webhook still decides by policies that need no view.
-    let readiness = world.system.webhook.get("/readyz?verbose").await?;
-    ensure!(readiness.contains("no replica holds it"), "{readiness}");
-    Ok(())
+    wait::until("the webhook to say that nobody has the view", async || {
+        let readiness = world.system.webhook.get("/readyz?verbose").await?;
+        ensure!(readiness.contains("no replica holds it"), "{readiness}");
+        Ok(())
+    })
+    .await
 }
