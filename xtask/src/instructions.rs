@@ -135,7 +135,10 @@ pub(crate) fn count(args: &InstructionsArgs) -> anyhow::Result<()> {
         );
         let each = many_took.since(&few_took, many - few);
         let row = compared(driver.name, each.instructions, baseline.get(driver.name));
-        say(&format!("{}, {:.1} allocations", row.text, each.allocations));
+        say(&format!(
+            "{}, {:.1} allocations",
+            row.text, each.allocations
+        ));
         if row.is_regression {
             regressions.push(row.text);
         }
@@ -247,7 +250,11 @@ mod tests {
         let baseline = read_baseline().unwrap();
         let names: BTreeMap<_, _> = DRIVERS.iter().map(|driver| (driver.name, ())).collect();
         assert_eq!(names.len(), DRIVERS.len());
-        assert!(baseline.keys().all(|name| names.contains_key(name.as_str())));
+        assert!(
+            baseline
+                .keys()
+                .all(|name| names.contains_key(name.as_str()))
+        );
         assert!(names.keys().all(|name| baseline.contains_key(*name)));
     }
 }
