@@ -115,7 +115,10 @@ where
 
 /// Returns whether the service had no place or no news, or no time. That says nothing of the fact or of the view.
 fn says_nothing(error: &FactError) -> bool {
-    let is_behind = matches!(error, FactError::RevisionNotReached { .. });
+    let is_behind = matches!(
+        error,
+        FactError::Stale { .. } | FactError::RevisionNotReached { .. }
+    );
     is_behind || matches!(error.class().retry, Retry::AnotherReplica | Retry::TimedOut)
 }
 

@@ -119,6 +119,15 @@ fn evicted() -> FactError {
     }
 }
 
+fn stale() -> FactError {
+    FactError::Stale {
+        view: "services.v1".into(),
+        age_ms: 2,
+        age_max_ms: 1,
+        silent_ms: None,
+    }
+}
+
 /// The error of an answer from a log that was left, or from before what was read at last.
 fn behind() -> FactError {
     FactError::RevisionNotReached {
@@ -158,17 +167,11 @@ async fn an_unserved_view_is_an_error_with_its_reason() {
         view: "services.v1".into(),
         failure: anteroom_model::Failure::new("Forbidden", "no"),
     };
-    let stale = FactError::Stale {
-        view: "services.v1".into(),
-        age_ms: 2,
-        age_max_ms: 1,
-        silent_ms: None,
-    };
     for (reason, expected) in [
         (evicted(), "AR108"),
         (not_synced(), "AR103"),
         (failed, "AR105"),
-        (stale, "AR104"),
+        (stale(), "AR104"),
     ] {
         let world = World::new(0.0);
         let _knows = world
@@ -198,7 +201,7 @@ async fn last_good_data_of_a_replica_answers_a_fact() {
 /// Being asked brings a view back, and the one who asked has an answer.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_is_on_its_way_is_asked_again() {
-    for reason in [evicted(), not_synced(), behind()] {
+    for reason in [evicted(), not_synced(), behind(), stale()] {
         let world = World::new(0.0);
         // Being asked for the sixth time, it has come back.
         let _knows = world

@@ -36,6 +36,10 @@ const END_TIMEOUT: Duration = Duration::from_millis(200);
 /// The time that an answer of this process takes in place before other tasks have a turn.
 const YIELD_AFTER: Duration = Duration::from_micros(200);
 
+/// The view of an outage, and the age that its readers accept. A view may be too old for one reader alone, and its
+/// outage must cost no other.
+type OutageKey = (ViewId, Option<u64>);
+
 /// Asks replicas. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Views {
@@ -50,7 +54,7 @@ pub(super) struct Views {
     decoder: Decoder,
     floors: Arc<Floors>,
     /// The outages of views that no replica serves.
-    outages: Outages<ViewId>,
+    outages: Outages<OutageKey>,
     of_scans: bool,
 }
 
@@ -332,14 +336,14 @@ impl Views {
         deadline: Instant,
         waits: bool,
     ) -> Result<Replied, FactError> {
-        let view = &question.view;
+        let key = (question.view.clone(), question.request.age_max_ms);
         loop {
-            if let Some(error) = self.outages.refusal(view) {
+            if let Some(error) = self.outages.refusal(&key) {
                 return Err(error);
             }
             let error = match self.once(question, sealed, deadline).await {
                 Ok(replied) => {
-                    self.outages.answered(view);
+                    self.outages.answered(&key);
                     return Ok(replied);
                 }
                 Err(error) => error,
@@ -347,11 +351,11 @@ impl Views {
             let retry = error.class().retry;
             if !retry.view_may_come_back() {
                 if !retry.is_outage() {
-                    self.outages.answered(view);
+                    self.outages.answered(&key);
                 }
                 return Err(error);
             }
-            if !waits || !self.outages.wait(view, &error, deadline).await {
+            if !waits || !self.outages.wait(&key, &error, deadline).await {
                 return Err(error);
             }
         }

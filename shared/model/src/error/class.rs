@@ -135,12 +135,11 @@ impl FactError {
                 (Retry::NobodyThere, ErrorSubject::Service)
             }
             Self::DeadlineExceeded { .. } => (Retry::TimedOut, ErrorSubject::Service),
-            Self::NotSynced { .. } | Self::Evicted { .. } | Self::RevisionNotReached { .. } => {
-                (Retry::SoonServed, ErrorSubject::Service)
-            }
-            Self::Stale { .. } | Self::Busy { .. } => {
-                (Retry::AnotherReplica, ErrorSubject::Service)
-            }
+            Self::NotSynced { .. }
+            | Self::Evicted { .. }
+            | Self::Stale { .. }
+            | Self::RevisionNotReached { .. } => (Retry::SoonServed, ErrorSubject::Service),
+            Self::Busy { .. } => (Retry::AnotherReplica, ErrorSubject::Service),
             // An answer over a limit of ours says nothing of the source: whoever makes it long would choose the default.
             Self::LiveReadBusy { .. } | Self::LiveReadFailed { code: 413, .. } => {
                 (Retry::Final, ErrorSubject::Service)
@@ -214,7 +213,7 @@ mod tests {
             DeadlineExceeded { deadline_ms: 1, over_part: false } => TimedOut, Service;
             NotSynced { view: text(), state: text() } => SoonServed, Service;
             Evicted { view: text(), message: text() } => SoonServed, Service;
-            Stale { view: text(), age_ms: 2, age_max_ms: 1, silent_ms: None } => AnotherReplica, Service;
+            Stale { view: text(), age_ms: 2, age_max_ms: 1, silent_ms: None } => SoonServed, Service;
             RevisionNotReached { view: text(), have: Revision(1), want: Revision(2) } => SoonServed, Service;
             Busy { limit: 1, over_part: true } => AnotherReplica, Service;
             LiveReadBusy { message: text(), over_part: true } => Final, Service;

@@ -198,3 +198,35 @@ async fn a_partial_query_that_needs_a_live_read_is_declined() {
     let declared = vec![vec![request(0, pod_list(true), true)]];
     assert_eq!(ask(&world, declared).await[0].2, Some(Err(not_synced())));
 }
+
+/// A policy that accepts no age must not cost others what the view has for them.
+#[tokio::test(start_paused = true)]
+async fn a_view_that_is_too_old_for_one_reader_answers_another_at_once() {
+    let world = World::new(0.0);
+    let _replica = world
+        .serve(view("services.v1"), |_, body| {
+            let asked = query::decode_request(body).unwrap();
+            let said = match asked.age_max_ms {
+                Some(_) => Err(stale()),
+                None => Ok(json!(1)),
+            };
+            Some(query::encode_outcome(&outcome(vec![said])).unwrap())
+        })
+        .await;
+    let ask_for = |age_max_ms| {
+        let asked = FactRequest {
+            age_max_ms,
+            ..request(0, entry("services"), false)
+        };
+        ask(&world, vec![vec![asked]])
+    };
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(15) {
+        let answers = ask_for(Some(1)).await;
+        assert_eq!(answers[0].2, Some(Err(stale())));
+        tokio::time::advance(Duration::from_millis(100)).await;
+    }
+    let asked = Instant::now();
+    assert_eq!(ask_for(None).await[0].2, Some(Ok(json!(1))));
+    assert!(asked.elapsed() < Duration::from_millis(50));
+}
