@@ -55,7 +55,8 @@ pub(crate) struct Machine {
     scope: LogScope,
     views: BTreeMap<ViewId, SharedView>,
     hold: HeldViewFilter,
-    /// Views that are not held, each with the last record of it that was passed over.
+    /// Views that are not held, and views whose control record the log has lost, each with the last record of it that was
+    /// passed over.
     unheld: BTreeMap<ViewId, Revision>,
     /// Views that are read by themselves.
     loads: Loads,

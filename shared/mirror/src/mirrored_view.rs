@@ -46,6 +46,8 @@ pub(crate) struct MirroredView {
     claimed_at: Option<Revision>,
     /// The last position of this log at which the digests agreed.
     agreed_at: Revision,
+    /// The log was read to its end, and has objects of the view without a control record.
+    is_left_over: bool,
     /// The log has lost records that were read: of what it has left, the view takes over nothing that was said before
     /// this term.
     term_min: Option<u32>,
@@ -102,6 +104,7 @@ impl MirroredView {
             content: ContentStamp::default(),
             claimed_at: None,
             agreed_at: Revision(0),
+            is_left_over: false,
             term_min: None,
             proof: Proof::Complete(since),
             freshness: Freshness::default(),
@@ -132,6 +135,7 @@ impl MirroredView {
 
     fn begin(&mut self, incarnation: &Incarnation, another_log: bool) {
         self.unreadable = None;
+        self.is_left_over = false;
         if another_log {
             self.hole_min = Revision(0);
             self.incarnation = incarnation.clone();
@@ -333,6 +337,8 @@ impl MirroredView {
             None if unreadable.max(self.unreadable) > Some(self.agreed_at) => Proof::Unproven,
             None => Proof::Complete(read),
         };
+        let store = self.view.followed();
+        self.is_left_over = store.record().is_none() && !store.is_empty() && self.proof.answers();
     }
 
     /// A record could not be read, and it may have been this view's.
@@ -438,11 +444,17 @@ impl MirroredView {
     }
 
     /// Returns true if neither the log nor a reader has any use for it: the log, which was read to its
-    /// end, has no record of it, and its data is too old.
+    /// end, has no control record of it, and its data is too old.
     pub(crate) fn is_forsaken(&self) -> bool {
-        let unknown = self.view.followed().record().is_none() && self.view.followed().is_empty();
+        let store = self.view.followed();
+        let unknown = store.record().is_none() && (store.is_empty() || self.is_left_over);
         let read = matches!(self.view.log(), Log::Live | Log::Rebuilding);
         unknown && read && *self.view.state() != LifeState::Synced
+    }
+
+    /// Returns the last position that the log's reader saw of objects without a control record; `None`: there are none.
+    pub(crate) fn left_over(&self) -> Option<Revision> {
+        self.is_left_over.then_some(self.seen)
     }
 
     /// The time since the source was last heard from; `u64::MAX` if that is not known.

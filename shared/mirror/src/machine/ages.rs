@@ -119,11 +119,14 @@ impl Machine {
                 kept.write().age(now);
             }
             if kept.read().is_forsaken() {
-                forsaken.push(id.clone());
+                forsaken.push((id.clone(), kept.read().left_over()));
             }
         }
-        for id in forsaken {
+        for (id, left_over) in forsaken {
             self.forget(&id, effects);
+            if let Some(seen) = left_over {
+                self.unheld.insert(id, seen);
+            }
         }
     }
 

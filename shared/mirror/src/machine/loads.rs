@@ -134,12 +134,7 @@ impl Machine {
         }
         let come = self.unheld.extract_if(.., |id, _| held(id));
         for (id, seen) in come.collect::<Vec<_>>() {
-            let kept =
-                MirroredView::waiting(id.clone(), self.incarnation.clone(), seen, &self.config);
-            let kept = Arc::new(RwLock::new(kept));
-            self.views.insert(id.clone(), Arc::clone(&kept));
-            effects.push(MirrorEffect::Added(id.clone(), kept));
-            self.want_load(&id, &mut effects);
+            self.begin_alone(id, seen, &mut effects);
         }
         self.hold = hold;
         effects
@@ -159,6 +154,26 @@ impl Machine {
         self.unheld.retain(|id, _| scope.holds(id));
         self.scope = scope;
         effects
+    }
+
+    /// A record comes of a view that was forsaken with objects in the log: a reader of its own brings them.
+    pub(super) fn take_up(&mut self, id: &ViewId, effects: &mut Vec<MirrorEffect>) {
+        if self.unheld.contains_key(id)
+            && self.hold.holds(id)
+            && let Some(seen) = self.unheld.remove(id)
+        {
+            self.begin_alone(id.clone(), seen, effects);
+        }
+    }
+
+    /// Adds a view whose records have been passed over up to `seen`.
+    fn begin_alone(&mut self, id: ViewId, seen: Revision, effects: &mut Vec<MirrorEffect>) {
+        let incarnation = self.incarnation.clone();
+        let kept = MirroredView::waiting(id.clone(), incarnation, seen, &self.config);
+        let kept = Arc::new(RwLock::new(kept));
+        self.views.insert(id.clone(), Arc::clone(&kept));
+        effects.push(MirrorEffect::Added(id.clone(), kept));
+        self.want_load(&id, effects);
     }
 
     pub(super) fn want_load(&mut self, id: &ViewId, effects: &mut Vec<MirrorEffect>) {

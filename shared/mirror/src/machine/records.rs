@@ -21,6 +21,7 @@ impl Machine {
             Record::Control(record) => record.state == ViewState::Dropped,
             Record::Delta { .. } => false,
         };
+        self.take_up(&id, effects);
         let Some(source) = self.record_source(&id) else {
             if dropped {
                 self.unheld.remove(&id);
@@ -172,6 +173,7 @@ impl Machine {
             effects.push(MirrorEffect::AllChanged);
             return;
         };
+        self.take_up(&id, effects);
         match self.record_source(&id) {
             None => {
                 self.unheld.insert(id, revision);

@@ -83,3 +83,41 @@ fn terms_that_began_anew_count_once_the_last_leader_has_been_silent() {
     }
     assert!(age_ms(&world) > 0);
 }
+
+/// Nobody desires the view any more, or its next writer begins it anew.
+#[test]
+fn objects_without_a_control_record_are_given_up_until_a_record_of_their_view_comes() {
+    let mut world = World::new(LogScope::All);
+    world.take(Step::Put(0, 1));
+    world.take(Step::Put(1, 1));
+    world.take(Step::Control(1, ViewState::Synced));
+    world.take(Step::Deliver(u8::MAX));
+    world.take(Step::Beat);
+    assert!(!world.machine.views.contains_key(&views()[0]));
+    assert_eq!(world.read(1, |read, _| read.len()), Some(1));
+
+    let next = Epoch::new(EPOCH.term() + 1, 1);
+    world.models[0].objects.clear();
+    let control = |world: &mut World, state| {
+        let mut record = world.models[0].control(next, state);
+        record.origin = next;
+        world.write(0, Record::Control(record));
+    };
+    control(&mut world, ViewState::Syncing);
+    world.take(Step::Deliver(1));
+    assert!(world.loads.contains_key(&views()[0]), "nothing is missed");
+    let mut delta = world.put(0, 2);
+    if let Record::Delta { delta, .. } = &mut delta {
+        delta.epoch = next;
+    }
+    world.write(0, delta);
+    control(&mut world, ViewState::Synced);
+    world.take(Step::Deliver(u8::MAX));
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert!(world.loads.is_empty(), "handed over");
+    let mut beat = world.a_beat(0);
+    beat.term = next.term();
+    beat.views[0].epoch = next;
+    world.machine.beat(world.now, &beat);
+    assert_eq!(world.read(0, |read, _| read.len()), Some(1));
+}
