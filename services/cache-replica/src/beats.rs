@@ -131,6 +131,7 @@ impl Beats {
             read: self.references.take_read(),
             cel: CEL_VERSION,
             digest_mismatches: self.mirrored.digest_mismatches(),
+            furthest: self.mirror.furthest(),
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | module | content |
 //! |---|---|
 //! | `lead`, `members` | election, division of the groups |
+//! | `highest`, `readers` | the known end of the log, which proves that the log lost records |
 //! | `publish` | the write queue and its task |
 //! | `index`, `log_snapshot` | the log at the start of a term |
 //! | `desired_state` | the views and objects that the coordinator desires |
@@ -28,3 +29,4 @@ pub(crate) mod log_snapshot;
 pub(crate) mod members;
 pub(crate) mod metrics;
 pub(crate) mod publish;
+mod readers;

@@ -27,6 +27,8 @@ pub(crate) struct Beats {
     /// The positions of the configurations, one for each. Empty if another program keeps the configurations, and
     /// ensures that the API server calls this webhook.
     pub(crate) proven: Vec<watch::Receiver<ProvenPosition>>,
+    /// The furthest position of a log that was compiled, of the last log that was read.
+    pub(crate) furthest: LogPosition,
 }
 
 impl Beats {
@@ -70,11 +72,22 @@ impl Beats {
         let compiled = self.catalogs.borrow_and_update().clone();
         let proven = self.proven.iter_mut();
         let proven = proven.map(|proven| proven.borrow_and_update().clone());
-        beat(
-            &self.webhook,
-            compiled.map(|catalog| catalog.position.clone()),
-            proven.reduce(|one, other| one.and(&other)).as_ref(),
-        )
+        let proven = proven.reduce(|one, other| one.and(&other));
+        let compiled = compiled.map(|catalog| catalog.position.clone());
+        note_furthest(&mut self.furthest, compiled.clone().unwrap_or_default());
+        WebhookBeat {
+            furthest: self.furthest.revision,
+            ..beat(&self.webhook, compiled, proven.as_ref())
+        }
+    }
+}
+
+/// Notes how far the log was compiled. A log that lost its last records is compiled anew from its begin.
+fn note_furthest(furthest: &mut LogPosition, compiled: LogPosition) {
+    if compiled.incarnation == furthest.incarnation {
+        furthest.revision = furthest.revision.max(compiled.revision);
+    } else {
+        *furthest = compiled;
     }
 }
 
@@ -112,6 +125,7 @@ fn beat(
         compiled: revision,
         enforced,
         trouble: proven.and_then(|proven| proven.trouble.clone()),
+        furthest: revision,
     }
 }
 
@@ -120,6 +134,19 @@ mod tests {
     use anteroom_model::{Failure, Incarnation};
 
     use super::*;
+
+    #[test]
+    fn a_webhook_tells_the_furthest_position_of_the_log_that_it_reads() {
+        let mut furthest = LogPosition::default();
+        for (log, compiled, expected) in [("a", 7, 7), ("a", 5, 7), ("b", 2, 2), ("b", 3, 3)] {
+            let compiled = LogPosition {
+                incarnation: Incarnation(log.into()),
+                revision: Revision(compiled),
+            };
+            note_furthest(&mut furthest, compiled);
+            assert_eq!(furthest.revision, Revision(expected));
+        }
+    }
 
     #[test]
     fn a_webhook_beat_claims_only_policies_compiled_and_called_for() {

@@ -9,7 +9,7 @@ use std::{
 use anteroom_bus::Bus;
 use anteroom_cache_replica::{LocalArgs, LocalReplica};
 use anteroom_engine::{
-    catalog::{self, Catalog, Catalogs},
+    catalog::{self, Catalog, Catalogs, LogPosition},
     decide::Engine,
     facts::{BusFacts, LocalViews},
     mutate_existing::MutateExisting,
@@ -190,6 +190,7 @@ impl<'a> TaskHandles<'a> {
             webhook: self.args.name(address.port()),
             catalogs: catalogs.clone(),
             proven,
+            furthest: LogPosition::default(),
         };
         self.tasks.spawn("beats", beats.run(self.shutdown()));
     }

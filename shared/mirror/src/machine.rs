@@ -67,6 +67,8 @@ pub(crate) struct Machine {
     reading: Reading,
     /// Every record in scope up to this position has been read, or was superseded by a later record.
     position: Revision,
+    /// The furthest position of this log that was ever read, also before the log lost its last records.
+    furthest: Revision,
     /// The last position of a superseded record.
     hole: Revision,
     /// The last position at which a record could not be read, in this reading of the log, and its view
@@ -109,6 +111,7 @@ impl Machine {
             left: VecDeque::new(),
             reading: Reading::Unheard,
             position: Revision(0),
+            furthest: Revision(0),
             hole: Revision(0),
             unreadable: None,
             caught_up_once: false,
@@ -125,6 +128,11 @@ impl Machine {
 
     pub(crate) fn position(&self) -> Revision {
         self.position
+    }
+
+    /// The log that is read, and the field.
+    pub(crate) fn furthest(&self) -> (&Incarnation, Revision) {
+        (&self.incarnation, self.furthest)
     }
 
     pub(crate) fn caught_up_once(&self) -> bool {
@@ -216,6 +224,9 @@ impl Machine {
     /// Switches to a different log, which may be a restored log.
     fn leave_for(&mut self, incarnation: &Incarnation) {
         let before = std::mem::replace(&mut self.incarnation, incarnation.clone());
+        if before != *incarnation {
+            self.furthest = Revision(0);
+        }
         if self.reading != Reading::Unheard && before != *incarnation {
             self.left.push_back(before);
         }
@@ -246,6 +257,7 @@ impl Machine {
             effects.push(MirrorEffect::Hole);
         }
         self.position = self.position.max(revision);
+        self.furthest = self.furthest.max(revision);
         if self.ahead.is_some_and(|(ahead, _)| ahead <= self.position) {
             self.ahead = None;
         }
@@ -253,6 +265,7 @@ impl Machine {
 
     fn caught_up(&mut self, now: Moment, revision: Revision, effects: &mut Vec<MirrorEffect>) {
         self.position = self.position.max(revision);
+        self.furthest = self.furthest.max(revision);
         // Nothing is on its way any more, so what was superseded has been replaced.
         self.hole = Revision(0);
         self.ahead = None;

@@ -5,7 +5,7 @@ use std::{
 };
 
 use anteroom_bus::{Bus, Follower, LogEvent, LogScope, RestartCause};
-use anteroom_model::{Revision, ViewId};
+use anteroom_model::{Incarnation, Revision, ViewId};
 use anteroom_wire::envelope::{Envelope, Record, TraceContext};
 use prometheus_client::metrics::counter::Counter;
 use tokio::{
@@ -40,6 +40,7 @@ const STANDSTILL_MIN: Duration = TICK.saturating_mul(4);
 pub struct Mirror {
     views: watch::Receiver<ViewSet>,
     position: watch::Receiver<Revision>,
+    furthest: watch::Receiver<(Incarnation, Revision)>,
     readiness: watch::Receiver<MirrorReadiness>,
     demands: Demands,
     ended: CancellationToken,
@@ -68,6 +69,7 @@ impl Mirror {
         let mirror = Self {
             views: outlets.views.subscribe(),
             position: outlets.position.subscribe(),
+            furthest: outlets.furthest.subscribe(),
             readiness: outlets.readiness.subscribe(),
             demands: demands.clone(),
             ended: ended.clone(),
@@ -105,6 +107,13 @@ impl Mirror {
     /// The position up to which the log has been read.
     pub fn position(&self) -> watch::Receiver<Revision> {
         self.position.clone()
+    }
+
+    /// Returns the log that is read, and the furthest position that was ever read there, also before the log lost its last
+    /// records. `None`: nothing was read yet.
+    pub fn furthest(&self) -> Option<(Incarnation, Revision)> {
+        let furthest = self.furthest.borrow().clone();
+        Some(furthest).filter(|(_, position)| *position > Revision(0))
     }
 
     /// Tells if the mirror is ready: the log was read to its end, the system views (or those of its
@@ -377,6 +386,8 @@ struct Outlets {
     silence_max: Duration,
     views: watch::Sender<ViewSet>,
     position: watch::Sender<Revision>,
+    /// See [`Mirror::furthest`].
+    furthest: watch::Sender<(Incarnation, Revision)>,
     readiness: watch::Sender<MirrorReadiness>,
     caught_up_once: bool,
     metrics: MirrorMetrics,
@@ -395,6 +406,7 @@ impl Outlets {
             silence_max,
             views: watch::Sender::new(views),
             position: watch::Sender::new(Revision(0)),
+            furthest: watch::Sender::new((Incarnation::default(), Revision(0))),
             readiness: watch::Sender::new(readiness),
             caught_up_once: false,
             metrics,
@@ -535,6 +547,14 @@ impl Outlets {
             self.refresh();
         }
         self.metrics.position(machine.position());
+        self.furthest.send_if_modified(|last| {
+            let (log, furthest) = machine.furthest();
+            let modified = (&last.0, last.1) != (log, furthest);
+            if modified {
+                *last = (log.clone(), furthest);
+            }
+            modified
+        });
         self.position.send_if_modified(|last| {
             let modified = *last != machine.position();
             *last = machine.position();

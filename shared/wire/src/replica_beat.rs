@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use anteroom_model::{ObjectKey, ViewId, limits::BEAT_VIEWS_MAX};
+use anteroom_model::{Incarnation, ObjectKey, Revision, ViewId, limits::BEAT_VIEWS_MAX};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,10 @@ pub struct ReplicaBeat {
     /// Times since the replica's start that a view was proven to differ from the log. Each was mended at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub digest_mismatches: u64,
+    /// The log that it reads, and the furthest position that it ever read there, also before the log lost its last
+    /// records; `None`: it has not read any yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub furthest: Option<(Incarnation, Revision)>,
 }
 
 fn is_zero<T: Default + PartialEq>(n: &T) -> bool {
@@ -249,6 +253,7 @@ mod tests {
             ages_ms: vec![(ViewId::new("v"), 9)],
             asked: vec![(ViewId::new("o"), ObjectKey::new("a", "b"))],
             digest_mismatches: 3,
+            furthest: Some((Incarnation("i".into()), Revision(9))),
             ..ReplicaBeat::default()
         };
         assert_eq!(decode(&encode(&beat).unwrap()), Ok(beat));

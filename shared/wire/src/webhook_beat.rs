@@ -30,6 +30,14 @@ pub struct WebhookBeat {
     /// Why the API server does not call it yet for what is compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Failure>,
+    /// The furthest position of this log that was ever compiled, also before the log lost its last records. 0: none was,
+    /// or it is not told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub furthest: Revision,
+}
+
+fn is_zero<T: Default + PartialEq>(n: &T) -> bool {
+    *n == T::default()
 }
 
 /// A beat as a message.
@@ -61,6 +69,7 @@ mod tests {
             compiled: Revision(7),
             enforced: Revision(5),
             trouble: Some(Failure::new("NotCalled", "not yet")),
+            furthest: Revision(8),
         };
         assert_eq!(decode(&encode(&beat).unwrap()), Ok(beat));
         let first = WebhookBeat::default();

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use anteroom_bus::{AppendError, Bus, BusError, BusExt as _, Connection, Fence, Lease};
-use anteroom_model::{Group, Incarnation};
+use anteroom_model::{Group, Incarnation, Revision};
 use anteroom_runtime::{Check, backoff::Backoff};
 use anteroom_wire::beat::Beat;
 use tokio::time::Instant;
@@ -124,7 +124,10 @@ impl Campaign<'_> {
         // An error says that the bus was closed, which the next call says better.
         let _ = connection.wait_for(|state| *state == Connection::Up).await;
         let head = self.bus.ensure_log().await?;
-        if self.members.highest().is_shortened(&head.incarnation) {
+        let highest = self.members.highest();
+        // From now on readers may tell how far they have read it.
+        highest.raise(&head.incarnation, Revision(0));
+        if highest.is_shortened(&head.incarnation) {
             self.bus.remake_log(&head.incarnation).await?;
             return Ok(None);
         }

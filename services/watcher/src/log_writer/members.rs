@@ -23,7 +23,7 @@ use tokio::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::highest::HighestPosition;
+use super::{highest::HighestPosition, readers};
 
 /// The silence after which a leader or a candidate is no longer counted on.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(BEAT_SILENCE_MAX_MS / 2);
@@ -116,7 +116,7 @@ impl Members {
         &self.me
     }
 
-    /// The highest position of the log that any watcher is known to have written.
+    /// The highest position of the log that any watcher is known to have written, or any reader to have read.
     pub(crate) fn highest(&self) -> &HighestPosition {
         &self.highest
     }
@@ -270,9 +270,14 @@ impl Members {
         }
     }
 
-    /// Follows the heartbeats, and announces this watcher, for ever.
+    /// Follows the heartbeats of watchers and readers, and announces this watcher, for ever.
     pub(crate) async fn run(&self, bus: &dyn Bus) {
-        tokio::join!(self.listen(bus), self.announce(bus), self.connected(bus));
+        tokio::join!(
+            self.listen(bus),
+            readers::listen(bus, &self.highest),
+            self.announce(bus),
+            self.connected(bus)
+        );
     }
 
     async fn listen(&self, bus: &dyn Bus) {

@@ -124,6 +124,7 @@ fn beats() -> Vec<Sample> {
         read: vec![(view, key)],
         cel: 1,
         digest_mismatches: 2,
+        furthest: Some((Incarnation("i".into()), Revision(9))),
     };
     let webhook = WebhookBeat {
         webhook: "w".into(),
@@ -132,6 +133,7 @@ fn beats() -> Vec<Sample> {
         compiled: Revision(9),
         enforced: Revision(8),
         trouble: Some(failure()),
+        furthest: Revision(9),
     };
     let violation = Violation {
         operation: "CREATE".into(),

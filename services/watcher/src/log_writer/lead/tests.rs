@@ -5,7 +5,10 @@ use anteroom_model::{
     Delta, Digest, Epoch, ObjectKey, Op, ResourceVersion, SourceInfo, ViewRecord, ViewState, system,
 };
 use anteroom_runtime::Readiness;
-use anteroom_wire::envelope::{Envelope, Record};
+use anteroom_wire::{
+    envelope::{Envelope, Record},
+    replica_beat::ReplicaBeat,
+};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -219,4 +222,31 @@ async fn the_next_term_is_higher_than_those_of_objects_without_a_control_record(
     let index = restarted.bus.index().await.unwrap();
     assert!(index.views.is_empty(), "the control record is lost");
     assert_eq!(restarted.win(0).await.term, before.term + 1);
+}
+
+/// All watchers may have restarted while NATS lost records.
+#[tokio::test(start_paused = true)]
+async fn a_log_that_replicas_have_read_further_than_it_goes_is_made_anew() {
+    let a = Candidate::new(&LocalBus::new(), "a");
+    // The candidate subscribes to heartbeats meanwhile.
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let before = a.win(0).await;
+    let beat = ReplicaBeat {
+        replica: "r".into(),
+        furthest: Some((before.incarnation.clone(), Revision(before.fence.at.0 + 9))),
+        ..ReplicaBeat::default()
+    };
+    a.bus.send(&beat).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let next = a.win(0).await;
+    assert_ne!(next.incarnation, before.incarnation);
+    assert!(next.term > before.term);
+    // The same word about the next log counts no more for a while.
+    let beat = ReplicaBeat {
+        furthest: Some((next.incarnation.clone(), Revision(u64::MAX))),
+        ..beat
+    };
+    a.bus.send(&beat).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(a.win(0).await.incarnation, next.incarnation);
 }

@@ -1,0 +1,41 @@
+//! Hears how far replicas and webhooks have read the log. See [`HighestPosition`].
+
+use std::time::Duration;
+
+use anteroom_bus::{Bus, BusExt as _, Signal};
+use anteroom_wire::{replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
+
+use super::highest::HighestPosition;
+
+/// The wait before heartbeats are subscribed to again, where the bus refused.
+const BEATS_RETRY: Duration = Duration::from_millis(500);
+
+/// Notes the positions in the heartbeats of readers, for ever.
+pub(super) async fn listen(bus: &dyn Bus, highest: &HighestPosition) {
+    let of_replicas = each(bus, |beat: &ReplicaBeat| {
+        if let Some((log, read)) = &beat.furthest {
+            highest.raise_by_reader(log, *read);
+        }
+    });
+    let of_webhooks = each(bus, |beat: &WebhookBeat| {
+        highest.raise_by_reader(&beat.incarnation, beat.furthest);
+    });
+    tokio::join!(of_replicas, of_webhooks);
+}
+
+async fn each<S: Signal>(bus: &dyn Bus, take: impl Fn(&S)) {
+    loop {
+        match bus.signals::<S>().await {
+            Ok(mut beats) => {
+                while let Some(beat) = beats.next().await {
+                    take(&beat);
+                }
+            }
+            Err(error) => tracing::debug!(
+                %error,
+                "heartbeats of readers not subscribed yet: tried again"
+            ),
+        }
+        tokio::time::sleep(BEATS_RETRY).await;
+    }
+}
