@@ -108,16 +108,18 @@ fn beat(
     compiled: Option<LogPosition>,
     proven: Option<&ProvenPosition>,
 ) -> WebhookBeat {
+    let compiled = compiled.unwrap_or_default();
+    let enforced = match proven {
+        None => compiled.revision,
+        // Positions of different logs say nothing of each other, nor do those of before and after a loss of records.
+        Some(proven) if !proven.position.is_comparable_to(&compiled) => Revision(0),
+        Some(proven) => proven.position.revision.min(compiled.revision),
+    };
     let LogPosition {
         incarnation,
         revision,
-    } = compiled.unwrap_or_default();
-    let enforced = match proven {
-        None => revision,
-        // Positions of different logs cannot be compared.
-        Some(proven) if proven.position.incarnation != incarnation => Revision(0),
-        Some(proven) => proven.position.revision.min(revision),
-    };
+        ..
+    } = compiled;
     WebhookBeat {
         webhook: webhook.to_owned(),
         leaving: false,
@@ -142,6 +144,7 @@ mod tests {
             let compiled = LogPosition {
                 incarnation: Incarnation(log.into()),
                 revision: Revision(compiled),
+                ..LogPosition::default()
             };
             note_furthest(&mut furthest, compiled);
             assert_eq!(furthest.revision, Revision(expected));
@@ -153,6 +156,11 @@ mod tests {
         let at = |log: &str, revision| LogPosition {
             incarnation: Incarnation(log.into()),
             revision: Revision(revision),
+            ..LogPosition::default()
+        };
+        let anew = |revision| LogPosition {
+            shortened: 1,
+            ..at("a", revision)
         };
         let proven = |position| ProvenPosition {
             position,
@@ -164,6 +172,8 @@ mod tests {
             (Some(at("a", 7)), Some(proven(at("a", 5))), ("a", 7, 5)),
             (Some(at("a", 7)), Some(proven(at("a", 9))), ("a", 7, 7)),
             (Some(at("b", 2)), Some(proven(at("a", 9))), ("b", 2, 0)),
+            (Some(anew(5)), Some(proven(at("a", 9))), ("a", 5, 0)),
+            (Some(anew(5)), Some(proven(anew(4))), ("a", 5, 4)),
         ] {
             let said = beat("w", compiled, proven_for.as_ref());
             let (log, compiled, enforced) = expected;

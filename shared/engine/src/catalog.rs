@@ -6,6 +6,7 @@
 
 mod entries;
 mod follow;
+mod position;
 
 use std::sync::Arc;
 
@@ -40,6 +41,15 @@ pub struct LogPosition {
     pub incarnation: Incarnation,
     /// 0: before its beginning.
     pub revision: Revision,
+    /// Times that the log had lost records that were read here.
+    pub shortened: u64,
+}
+
+impl LogPosition {
+    /// Returns true if the two positions can be compared: they are of one log, which lost no record in between.
+    pub fn is_comparable_to(&self, other: &Self) -> bool {
+        (&self.incarnation, self.shortened) == (&other.incarnation, other.shortened)
+    }
 }
 
 /// The catalog as it stands; `None` until everything was read once.

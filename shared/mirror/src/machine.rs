@@ -69,6 +69,8 @@ pub(crate) struct Machine {
     position: Revision,
     /// The furthest position of this log that was ever read, also before the log lost its last records.
     furthest: Revision,
+    /// Times that the log ended before what was read.
+    shortened: u64,
     /// The last position of a superseded record.
     hole: Revision,
     /// The last position at which a record could not be read, in this reading of the log, and its view
@@ -112,6 +114,7 @@ impl Machine {
             reading: Reading::Unheard,
             position: Revision(0),
             furthest: Revision(0),
+            shortened: 0,
             hole: Revision(0),
             unreadable: None,
             caught_up_once: false,
@@ -133,6 +136,11 @@ impl Machine {
     /// The log that is read, and the field.
     pub(crate) fn furthest(&self) -> (&Incarnation, Revision) {
         (&self.incarnation, self.furthest)
+    }
+
+    /// See the field.
+    pub(crate) fn shortened(&self) -> u64 {
+        self.shortened
     }
 
     pub(crate) fn caught_up_once(&self) -> bool {
@@ -212,6 +220,7 @@ impl Machine {
             self.ahead = None;
         }
         self.reading = Reading::FromStart;
+        self.shortened += u64::from(cause == RestartCause::Truncated);
         for kept in self.views.values() {
             let mut kept = kept.write();
             kept.restart(incarnation, another_log);

@@ -41,6 +41,7 @@ pub struct Mirror {
     views: watch::Receiver<ViewSet>,
     position: watch::Receiver<Revision>,
     furthest: watch::Receiver<(Incarnation, Revision)>,
+    shortened: watch::Receiver<u64>,
     readiness: watch::Receiver<MirrorReadiness>,
     demands: Demands,
     ended: CancellationToken,
@@ -70,6 +71,7 @@ impl Mirror {
             views: outlets.views.subscribe(),
             position: outlets.position.subscribe(),
             furthest: outlets.furthest.subscribe(),
+            shortened: outlets.shortened.subscribe(),
             readiness: outlets.readiness.subscribe(),
             demands: demands.clone(),
             ended: ended.clone(),
@@ -114,6 +116,11 @@ impl Mirror {
     pub fn furthest(&self) -> Option<(Incarnation, Revision)> {
         let furthest = self.furthest.borrow().clone();
         Some(furthest).filter(|(_, position)| *position > Revision(0))
+    }
+
+    /// Returns how often the log ended before what had been read. Positions of before and after say nothing of each other.
+    pub fn shortened(&self) -> u64 {
+        *self.shortened.borrow()
     }
 
     /// Tells if the mirror is ready: the log was read to its end, the system views (or those of its
@@ -388,6 +395,8 @@ struct Outlets {
     position: watch::Sender<Revision>,
     /// See [`Mirror::furthest`].
     furthest: watch::Sender<(Incarnation, Revision)>,
+    /// See [`Mirror::shortened`].
+    shortened: watch::Sender<u64>,
     readiness: watch::Sender<MirrorReadiness>,
     caught_up_once: bool,
     metrics: MirrorMetrics,
@@ -407,6 +416,7 @@ impl Outlets {
             views: watch::Sender::new(views),
             position: watch::Sender::new(Revision(0)),
             furthest: watch::Sender::new((Incarnation::default(), Revision(0))),
+            shortened: watch::Sender::new(0),
             readiness: watch::Sender::new(readiness),
             caught_up_once: false,
             metrics,
@@ -547,6 +557,10 @@ impl Outlets {
             self.refresh();
         }
         self.metrics.position(machine.position());
+        self.shortened.send_if_modified(|last| {
+            let shortened = machine.shortened();
+            std::mem::replace(last, shortened) != shortened
+        });
         self.furthest.send_if_modified(|last| {
             let (log, furthest) = machine.furthest();
             let modified = (&last.0, last.1) != (log, furthest);

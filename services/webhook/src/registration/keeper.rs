@@ -46,10 +46,10 @@ pub(crate) struct ProvenPosition {
 impl ProvenPosition {
     /// Combines two configurations: the older position counts, since a policy may have rules in both.
     pub(crate) fn and(&self, other: &Self) -> Self {
-        let position = match self.position.incarnation == other.position.incarnation {
+        let position = match self.position.is_comparable_to(&other.position) {
             true if other.position.revision < self.position.revision => &other.position,
             true => &self.position,
-            // The two positions are in different logs, so neither holds for both configurations.
+            // The two positions are in different logs, or before and after a loss of records, so neither holds for both configurations.
             false => &LogPosition::default(),
         };
         Self {
@@ -387,10 +387,11 @@ mod tests {
 
     #[test]
     fn the_position_called_for_is_that_of_the_lagging_configuration() {
-        let proven = |log: &str, revision, trouble: Option<&str>| ProvenPosition {
+        let proven = |log: &str, revision, trouble: Option<&str>, shortened| ProvenPosition {
             position: LogPosition {
                 incarnation: anteroom_model::Incarnation(log.into()),
                 revision: anteroom_model::Revision(revision),
+                shortened,
             },
             trouble: trouble.map(|reason| Failure::new(reason, "why")),
         };
@@ -405,9 +406,11 @@ mod tests {
             (("a", 5, None), ("b", 7, None), ("", 0, None)),
             (("", 0, None), ("b", 7, None), ("", 0, None)),
         ] {
-            let of = |(log, revision, trouble)| proven(log, revision, trouble);
+            let of = |(log, revision, trouble)| proven(log, revision, trouble, 0);
             assert_eq!(of(one).and(&of(other)), of(expected), "{one:?} {other:?}");
         }
+        let (before, after) = (proven("a", 9, None, 0), proven("a", 7, None, 1));
+        assert_eq!(before.and(&after), proven("", 0, None, 0));
     }
 
     #[test]

@@ -110,6 +110,7 @@ mod tests {
         let at = |log: &str, revision| LogPosition {
             incarnation: Incarnation(log.into()),
             revision: Revision(revision),
+            ..LogPosition::default()
         };
         let begun = Instant::now();
         let own = at("a", 5);

@@ -268,6 +268,7 @@ fn read(text: &str) -> Option<LogPosition> {
     Some(LogPosition {
         incarnation: Incarnation(incarnation.to_owned()),
         revision: Revision(revision.parse().ok()?),
+        ..LogPosition::default()
     })
 }
 
@@ -282,6 +283,7 @@ mod tests {
         LogPosition {
             incarnation: Incarnation(log.into()),
             revision: Revision(revision),
+            ..LogPosition::default()
         }
     }
 

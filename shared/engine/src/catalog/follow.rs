@@ -1,6 +1,6 @@
 //! Keeping the catalog in step with the system views.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Connection, LogScope};
 use anteroom_mirror::{ChangeMarks, ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
@@ -12,7 +12,10 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::Instant};
 
-use super::{Catalog, EntrySet, LogPosition};
+use super::{
+    Catalog, EntrySet, LogPosition,
+    position::{WaitingPolicies, claimed, position, waiting_since},
+};
 use crate::{
     exceptions::Exceptions,
     kinds::Kinds,
@@ -130,12 +133,13 @@ struct CatalogReader {
     turns: CompileTurns,
     /// The policies that wait to be compiled, with a position before their first version that waits.
     waiting: WaitingPolicies,
+    /// See [`Mirror::shortened`].
+    shortened: u64,
+    /// The log has lost records that were read, and not all views have been read since.
+    begins_anew: bool,
     /// Set before each reading.
     marks: Option<CatalogMarks>,
 }
-
-/// Policies with positions.
-type WaitingPolicies = HashMap<ObjectKey, LogPosition>;
 
 /// A copy of one view, read as a whole.
 struct SystemViewCopy<T> {
@@ -188,6 +192,7 @@ impl<T: Default> SystemViewCopy<T> {
                 self.position = LogPosition {
                     incarnation: position.incarnation.clone(),
                     revision: position.revision,
+                    ..LogPosition::default()
                 };
                 let content = position.content;
                 let is_wanted = again || Some(content) != before;
@@ -217,6 +222,8 @@ impl CatalogReader {
             position: LogPosition::default(),
             turns: CompileTurns::default(),
             waiting: WaitingPolicies::new(),
+            shortened: 0,
+            begins_anew: false,
             marks: None,
         }
     }
@@ -240,6 +247,8 @@ impl CatalogReader {
     }
 
     fn take_in(&mut self) -> Option<Catalog> {
+        let shortened = self.mirror.shortened();
+        self.begins_anew |= std::mem::replace(&mut self.shortened, shortened) != shortened;
         let live = self.entries.is_live(&self.mirror)
             && self.kinds.is_live(&self.mirror)
             && self.policies.is_live(&self.mirror);
@@ -268,7 +277,8 @@ impl CatalogReader {
             &self.kinds.position,
             &self.policies.position,
         ];
-        let read_to = position(&self.read_to, parts, read_to);
+        self.begins_anew &= !live;
+        let read_to = self.next_position(parts.map(LogPosition::clone), read_to);
         if read_to.incarnation != self.read_to.incarnation {
             // How far another log has been read counts from the next reading on, which no record may lead to.
             self.marks = None;
@@ -303,6 +313,22 @@ impl CatalogReader {
         self.policies.value = Arc::new(policies);
         self.policies.content = Some(content);
         true
+    }
+
+    /// Returns the position of the parts. While the log that lost records is read again, what is served may be of what it
+    /// has lost, so no position is known.
+    fn next_position(&self, parts: [LogPosition; 3], read_to: Option<Revision>) -> LogPosition {
+        let mut before = self.read_to.clone();
+        if before.shortened != self.shortened {
+            before.revision = Revision(0);
+            before.shortened = self.shortened;
+        }
+        if self.begins_anew {
+            before.revision = Revision(0);
+            return before;
+        }
+        let [entries, kinds, policies] = &parts;
+        position(&before, [entries, kinds, policies], read_to)
     }
 
     fn waiting_for(&self) -> String {
@@ -364,71 +390,6 @@ impl CatalogMarks {
     }
 }
 
-/// Returns the log position up to which the parts have everything. `read_to` is the position up to which the log was
-/// read before the parts were looked at; `None`: some part lags behind the log.
-///
-/// While the parts are of two logs, the position is unknown. After a change to another log, `read_to` may still be a
-/// position of the log before. Then the positions of the parts count.
-fn position(
-    before: &LogPosition,
-    parts: [&LogPosition; 3],
-    read_to: Option<Revision>,
-) -> LogPosition {
-    let [first, ..] = parts;
-    if parts
-        .iter()
-        .any(|part| part.incarnation != first.incarnation)
-    {
-        return LogPosition::default();
-    }
-    let of_parts = parts.iter().map(|part| part.revision).min();
-    let of_parts = of_parts.unwrap_or_default();
-    let same_log = before.incarnation == first.incarnation;
-    let revision = match read_to.filter(|_| same_log) {
-        Some(read_to) => read_to.max(of_parts),
-        None => of_parts,
-    };
-    LogPosition {
-        incarnation: first.incarnation.clone(),
-        // What was known once does not become unknown: a catalog is only replaced by a newer one.
-        revision: if same_log {
-            revision.max(before.revision)
-        } else {
-            revision
-        },
-    }
-}
-
-/// Returns the policies that wait now. Whatever a policy waits for that did not wait before came after `read_to`, the
-/// position of the reading before.
-fn waiting_since(
-    before: &WaitingPolicies,
-    waiting: &[ObjectKey],
-    read_to: &LogPosition,
-) -> WaitingPolicies {
-    let since = |key: &ObjectKey| before.get(key).unwrap_or(read_to).clone();
-    waiting
-        .iter()
-        .map(|key| (key.clone(), since(key)))
-        .collect()
-}
-
-/// Returns the position up to which everything is compiled that was read up to `read_to`.
-fn claimed(read_to: &LogPosition, waiting: &WaitingPolicies) -> LogPosition {
-    let revisions = waiting.values().map(|since| {
-        // Of another log's positions nothing is known.
-        match since.incarnation == read_to.incarnation {
-            true => since.revision,
-            false => Revision::default(),
-        }
-    });
-    let revision = revisions.chain([read_to.revision]).min();
-    LogPosition {
-        incarnation: read_to.incarnation.clone(),
-        revision: revision.unwrap_or_default(),
-    }
-}
-
 /// The records of a view. One that cannot be read is a watcher's mistake, or was written by a
 /// newer watcher. It is logged and left out, as if the view did not have it.
 fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>) -> Vec<T> {
@@ -453,89 +414,10 @@ fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>)
 mod tests {
     use anteroom_bus::local::LocalBus;
     use anteroom_mirror::testing::ViewWriter;
-    use anteroom_model::Incarnation;
     use tokio::time::timeout;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-
-    #[test]
-    fn a_catalog_claims_only_a_position_that_all_its_views_have() {
-        let at = |log: &str, revision| LogPosition {
-            incarnation: Incarnation(log.into()),
-            revision: Revision(revision),
-        };
-        for (before, parts, read_to, expected) in [
-            // Nothing is known of three views in two logs.
-            (
-                at("a", 9),
-                [at("b", 3), at("a", 9), at("b", 3)],
-                Some(9),
-                LogPosition::default(),
-            ),
-            // Every view takes in what is read.
-            (
-                at("a", 5),
-                [at("a", 3), at("a", 9), at("a", 7)],
-                Some(12),
-                at("a", 12),
-            ),
-            // A view that is built anew does not take in the reading.
-            (
-                at("a", 2),
-                [at("a", 3), at("a", 9), at("a", 7)],
-                None,
-                at("a", 3),
-            ),
-            (
-                at("a", 5),
-                [at("a", 3), at("a", 9), at("a", 7)],
-                None,
-                at("a", 5),
-            ),
-            // What was read may be of the log before.
-            (
-                at("a", 90),
-                [at("b", 3), at("b", 4), at("b", 5)],
-                Some(90),
-                at("b", 3),
-            ),
-            (
-                at("b", 3),
-                [at("b", 3), at("b", 4), at("b", 5)],
-                Some(5),
-                at("b", 5),
-            ),
-        ] {
-            let [one, two, three] = &parts;
-            let found = position(&before, [one, two, three], read_to.map(Revision));
-            assert_eq!(found, expected, "{before:?} {parts:?} {read_to:?}");
-        }
-    }
-
-    /// A webhook tells the position, and a policy is ready once all webhooks have passed it.
-    #[test]
-    fn a_catalog_claims_no_position_that_a_policy_waits_at() {
-        let at = |log: &str, revision| LogPosition {
-            incarnation: Incarnation(log.into()),
-            revision: Revision(revision),
-        };
-        let key = |name: &str| ObjectKey::new("a", name);
-        let none = WaitingPolicies::new();
-        assert_eq!(claimed(&at("l", 9), &none), at("l", 9));
-        // Both were changed after 9, and `p` once more after 12.
-        let first = waiting_since(&none, &[key("p"), key("q")], &at("l", 9));
-        assert_eq!(claimed(&at("l", 12), &first), at("l", 9));
-        let second = waiting_since(&first, &[key("p"), key("q"), key("r")], &at("l", 12));
-        assert_eq!(claimed(&at("l", 15), &second), at("l", 9));
-        // One that changes in a loop does not hold the position for ever.
-        let third = waiting_since(&second, &[key("r")], &at("l", 15));
-        assert_eq!(claimed(&at("l", 18), &third), at("l", 12));
-        let fourth = waiting_since(&third, &[key("p")], &at("l", 18));
-        assert_eq!(claimed(&at("l", 21), &fourth), at("l", 18));
-        assert_eq!(claimed(&at("other", 4), &fourth), at("other", 0));
-        assert_eq!(waiting_since(&fourth, &[], &at("l", 21)), none);
-    }
 
     /// A policy is not in force before the catalog claims its position, and a quiet log brings nothing more.
     #[tokio::test(start_paused = true)]
@@ -558,8 +440,44 @@ mod tests {
                 reader.changed().await.unwrap();
             }
         };
-        timeout(Duration::from_secs(1), claimed).await.unwrap();
+        timeout(Duration::from_secs(1), read).await.unwrap();
         shutdown.cancel();
+    }
+
+    /// What a log had before it lost its last records is claimed no more.
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_lost_records_is_claimed_from_its_begin_on() {
+        let bus = Arc::new(LocalBus::new());
+        let mut writer = ViewWriter::with_system_views(Arc::clone(&bus) as _).await;
+        let entry = serde_json::json!({"kind": "Cached", "name": "a"});
+        let end = writer.put(&system::entries(), "", "a", entry).await;
+        let shutdown = CancellationToken::new();
+        let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
+        let follows = Arc::clone(&bus) as Arc<dyn Bus>;
+        let mirror = Mirror::start(follows, LogScope::All, config, metrics, &shutdown);
+        let mut reader = CatalogReader::new(mirror);
+        let position = read_until(&mut reader, |position| position.revision >= end).await;
+        bus.faults().truncate_log(Revision(end.0 - 1));
+        let anew = read_until(&mut reader, |position| position.shortened == 1).await;
+        assert!(anew.revision < end, "{anew:?}");
+        assert_eq!(anew.incarnation, position.incarnation);
+        assert!(!anew.is_comparable_to(&position));
+        shutdown.cancel();
+    }
+
+    async fn read_until(
+        reader: &mut CatalogReader,
+        is_meant: impl Fn(&LogPosition) -> bool,
+    ) -> LogPosition {
+        let read = async {
+            loop {
+                match reader.read() {
+                    Some(catalog) if is_meant(&catalog.position) => return catalog.position,
+                    _ => reader.changed().await.unwrap(),
+                }
+            }
+        };
+        timeout(Duration::from_secs(1), read).await.unwrap()
     }
 
     /// A catalog waits for changes, and misses none that comes while it is read.

@@ -121,3 +121,17 @@ fn objects_without_a_control_record_are_given_up_until_a_record_of_their_view_co
     world.machine.beat(world.now, &beat);
     assert_eq!(world.read(0, |read, _| read.len()), Some(1));
 }
+
+#[test]
+fn the_furthest_position_outlives_a_loss_of_records_and_no_new_log() {
+    let mut world = synced_world();
+    let read = world.last;
+    assert_eq!(world.machine.shortened(), 0);
+    shorten(&mut world, 1);
+    assert_eq!(world.machine.furthest().1, read);
+    assert_eq!(world.machine.shortened(), 1);
+    world.take(Step::Remake);
+    world.take(Step::Deliver(u8::MAX));
+    assert!(world.last < read);
+    assert_eq!(world.machine.furthest().1, world.last);
+}
