@@ -14,7 +14,7 @@ use anteroom_runtime::{
 };
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{
     call_pollers::CallPollers,
@@ -33,7 +33,7 @@ use crate::{
         calls::Caller,
         rights::{LackingRights, Need, WriterUser},
     },
-    log_writer::{log_snapshot::LogSnapshot, publish::Publisher},
+    log_writer::{highest::HighestPosition, log_snapshot::LogSnapshot, publish::Publisher},
     source::{
         discovery::{Catalog, follow::Discovery},
         metrics::SourceMetrics,
@@ -51,12 +51,17 @@ const STATUSES_WAIT: Duration = Duration::from_secs(1);
 /// time.
 const STATUSES_PACE: u32 = 4;
 
+/// The time limit of a question for the log's end. It is asked again after [`TICK`].
+const END_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// The controller's dependencies.
 pub(crate) struct Deps {
     /// Says how views fare.
     pub bus: Arc<dyn Bus>,
     /// The log that is written.
     pub incarnation: Incarnation,
+    /// Knows the log's end.
+    pub highest: HighestPosition,
     /// Writes the log.
     pub publisher: Publisher,
     /// Reads the kinds that the API server serves.
@@ -201,6 +206,12 @@ impl Controller {
     }
 
     fn update_statuses(&mut self) {
+        let Deps {
+            highest,
+            incarnation,
+            ..
+        } = &self.deps;
+        self.reconciler.log_ends_at(highest.written_in(incarnation));
         let (system_views, begun) = (&self.system_views, Instant::now());
         let position =
             |policy: &ObjectKey, entries: &[ObjectKey]| system_views.position(policy, entries);
@@ -223,6 +234,15 @@ impl Controller {
         if inputs.webhooks.is_none() {
             inputs.webhooks = bus.signals::<WebhookBeat>().await.ok();
             heard_anew = true;
+        }
+        if self.reconciler.doubts_end() {
+            let Deps {
+                bus,
+                incarnation,
+                highest,
+                ..
+            } = &self.deps;
+            look_at_end(&**bus, incarnation, highest).await;
         }
         let now = Instant::now();
         if heard_anew {
@@ -323,4 +343,14 @@ async fn next<T: Signal>(beats: &mut Option<Signals<T>>) -> Option<T> {
         *beats = None;
     }
     beat
+}
+
+/// Asks for the end of this log. A webhook says that it has read further than any watcher is known to have written: a lease
+/// that another watcher took may stand there.
+async fn look_at_end(bus: &dyn Bus, log: &Incarnation, highest: &HighestPosition) {
+    if let Ok(Ok(head)) = timeout(END_TIMEOUT, bus.head()).await
+        && head.incarnation == *log
+    {
+        highest.raise(log, head.last);
+    }
 }

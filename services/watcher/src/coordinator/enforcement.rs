@@ -157,6 +157,16 @@ impl EnforcementTracker {
         }
     }
 
+    /// Notes the known end of the log.
+    pub(super) fn log_ends_at(&mut self, end: Revision) {
+        self.webhooks.log_ends_at(end);
+    }
+
+    /// Returns whether a policy waits, and a webhook names a position beyond the known end of the log.
+    pub(super) fn doubts_end(&self) -> bool {
+        self.is_awaited() && self.webhooks.is_any_beyond(&self.log)
+    }
+
     /// Returns the policies that wait for a view to be served. The entry on a view is ready before any replica
     /// serves the view, so only the replica's heartbeat tells.
     pub(super) fn waiting_for_views(&self) -> Vec<PolicyId> {

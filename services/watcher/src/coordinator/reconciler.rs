@@ -19,7 +19,8 @@ use std::{
 
 use anteroom_bus::LogEvent;
 use anteroom_model::{
-    EntryKind, EntryRecord, EntryState, Failure, Incarnation, KindRecord, ObjectKey, ViewId,
+    EntryKind, EntryRecord, EntryState, Failure, Incarnation, KindRecord, ObjectKey, Revision,
+    ViewId,
 };
 use anteroom_policy::WRITER;
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
@@ -221,6 +222,16 @@ impl Reconciler {
     pub(super) fn webhook_beat(&mut self, beat: WebhookBeat, now: Instant) {
         let again = self.enforcement.webhook_beat(beat, now);
         self.reporter.policies_changed(again);
+    }
+
+    /// Notes the known end of the log.
+    pub(super) fn log_ends_at(&mut self, end: Revision) {
+        self.enforcement.log_ends_at(end);
+    }
+
+    /// Returns whether the end of the log is to be asked for.
+    pub(super) fn doubts_end(&self) -> bool {
+        self.enforcement.doubts_end()
     }
 
     /// Notes that the log has new records.

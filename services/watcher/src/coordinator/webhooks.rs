@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | listened to for less than `LISTEN` | waits: one may not have been heard yet | stays |
 //! | none is heard | waits: `NoWebhook` | stays for `WEBHOOKS_AWAY_MAX_MS`, then `NoWebhook` |
-//! | one that is heard is behind | waits: `NotEnforced`, with its name and reason | stays |
+//! | one that is heard is behind, or names a position that the log does not have | waits: `NotEnforced`, with its name and reason | stays |
 //! | all webhooks have passed the position | is in force | stays |
 //!
 //! So a webhook that joins, restarts, lags or leaves changes no policy that is ready: a webhook reads the whole log
@@ -56,12 +56,30 @@ pub(crate) struct Webhooks {
     heard: BTreeMap<String, (Instant, WebhookBeat)>,
     /// Heartbeats of further webhooks since the last tick, which are left out.
     left_out: u64,
+    /// The end of the log, as far as it is known; `None`: nobody has told.
+    end: Option<Revision>,
 }
 
 impl Webhooks {
     /// Notes that the webhooks are listened to from now on, be it again.
     pub(crate) fn listen(&mut self, now: Instant) {
         self.since = Some(now);
+    }
+
+    /// Notes the end of the log. A webhook beyond it has read what the log has lost since, and says nothing of what was
+    /// written in its place.
+    pub(crate) fn log_ends_at(&mut self, end: Revision) {
+        self.end = Some(end);
+    }
+
+    /// Returns whether a webhook names a position of this log beyond its known end.
+    pub(crate) fn is_any_beyond(&self, log: &Incarnation) -> bool {
+        let mut beats = self.heard.values().map(|(_, beat)| beat);
+        beats.any(|beat| beat.incarnation == *log && self.is_beyond(beat))
+    }
+
+    fn is_beyond(&self, beat: &WebhookBeat) -> bool {
+        self.end.is_some_and(|end| beat.enforced > end)
     }
 
     /// Takes a heartbeat. Returns whether it may have changed which policies are in force. The compiled position
@@ -137,7 +155,10 @@ impl Webhooks {
             return waits("the policy is on its way to the webhooks");
         };
         let beats = self.heard.values().map(|(_, beat)| beat);
-        let there = |beat: &WebhookBeat| beat.incarnation == *log && beat.enforced >= revision;
+        let there = |beat: &WebhookBeat| {
+            let is_known = !self.is_beyond(beat);
+            is_known && beat.incarnation == *log && beat.enforced >= revision
+        };
         let mut behind = beats.filter(|beat| !there(beat));
         let Some(first) = behind.next() else {
             return Ok(());
@@ -145,6 +166,9 @@ impl Webhooks {
         let reason = match &first.trouble {
             _ if first.incarnation != *log || first.compiled < revision => {
                 "has not read the policy yet".to_owned()
+            }
+            _ if self.is_beyond(first) => {
+                "names a position that the log does not have any more".to_owned()
             }
             None => "is not called by the API server for the policy yet".to_owned(),
             Some(trouble) => format!("is not called by the API server for the policy: {trouble}"),

@@ -101,6 +101,12 @@ impl HighestPosition {
             })
     }
 
+    /// Returns the highest position of this log that any watcher is known to have written; 0: none is known.
+    pub(crate) fn written_in(&self, incarnation: &Incarnation) -> Revision {
+        let mut known = self.0.lock();
+        known.log(incarnation).map_or(Revision(0), |log| log.at)
+    }
+
     /// Notes positions that the log gave out now. `known` is the result of [`HighestPosition::position_in`] before
     /// that.
     ///
@@ -174,6 +180,7 @@ mod tests {
         highest.raise_by_reader(&one, Revision(7));
         assert_eq!(give(&one, 8), Ok(()));
         highest.raise_by_reader(&one, Revision(90));
+        assert_eq!(highest.written_in(&one), Revision(8));
         assert_eq!(give(&one, 9), Err(Shortened));
         assert!(highest.is_shortened(&one));
         // Whoever makes positions up has not each new log made anew, nor stops its writer.

@@ -105,6 +105,7 @@ impl Start<'_> {
         Deps {
             bus: Arc::clone(&context.bus),
             incarnation: self.leadership.incarnation.clone(),
+            highest: context.members.highest().clone(),
             publisher: publisher.clone(),
             discovery: self.discovery.clone(),
             status: self.status.clone(),

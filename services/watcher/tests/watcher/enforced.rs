@@ -21,7 +21,7 @@ fn policy(name: &str, kind: &str, message: &str) -> Value {
     })
 }
 
-/// A webhook that enforces the log up to this position, until the guard is dropped.
+/// A webhook that enforces the log up to this position, and no further than it goes, until the guard is dropped.
 fn webhook(world: &World, name: &str, enforced: Revision) -> DropGuard {
     let (bus, stop) = (world.bus.join(), CancellationToken::new());
     let (guard, name) = (stop.clone().drop_guard(), name.to_owned());
@@ -33,8 +33,8 @@ fn webhook(world: &World, name: &str, enforced: Revision) -> DropGuard {
             let beat = WebhookBeat {
                 webhook: name.clone(),
                 incarnation: head.incarnation,
-                compiled: enforced,
-                enforced,
+                compiled: enforced.min(head.last),
+                enforced: enforced.min(head.last),
                 ..WebhookBeat::default()
             };
             let _ = bus.send(&beat).await;

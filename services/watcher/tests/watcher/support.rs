@@ -13,7 +13,7 @@ use std::{
 };
 
 use anteroom_bus::{Bus, BusExt as _, LogEvent, LogScope, local::LocalBus};
-use anteroom_model::{Op, Revision, ViewId, ViewRecord, ViewState};
+use anteroom_model::{Op, ViewId, ViewRecord, ViewState};
 use anteroom_runtime::Service;
 use anteroom_simapi::{SimApi, SimConfig, Stats};
 use anteroom_watcher::Args;
@@ -235,8 +235,8 @@ impl World {
                 let webhook = WebhookBeat {
                     webhook: "w".into(),
                     incarnation: head.incarnation,
-                    compiled: Revision(u64::MAX),
-                    enforced: Revision(u64::MAX),
+                    compiled: head.last,
+                    enforced: head.last,
                     ..WebhookBeat::default()
                 };
                 let _ = bus.send(&webhook).await;

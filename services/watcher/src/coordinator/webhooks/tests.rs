@@ -93,6 +93,25 @@ fn a_policy_is_in_force_once_every_webhook_that_is_heard_is_called_for_it() {
     assert_eq!(on_its_way.reason, NOT_ENFORCED);
 }
 
+/// It has read what the log has lost since, and the policy stands in its place.
+#[test]
+fn a_webhook_beyond_the_end_of_the_log_is_waited_for() {
+    let (mut webhooks, now) = after(&[beat("w1", 1_000, 1_000)]);
+    let (log, policy) = (log("a"), Some(Revision(950)));
+    assert_eq!(
+        webhooks.enforce(&log, policy, now),
+        Ok(()),
+        "nobody has told the end"
+    );
+    webhooks.log_ends_at(Revision(950));
+    let waits = webhooks.enforce(&log, policy, now).unwrap_err();
+    assert!(waits.message.contains("does not have"), "{waits}");
+    assert!(webhooks.is_any_beyond(&log));
+    webhooks.take_beat(beat("w1", 950, 950), now);
+    assert_eq!(webhooks.enforce(&log, policy, now), Ok(()));
+    assert!(!webhooks.is_any_beyond(&log));
+}
+
 /// Steps of a test: the time, the event, and then the state of a new policy and of one that was in
 /// force. `.`: it is in force, or stays so.
 #[test]
