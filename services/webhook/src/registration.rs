@@ -1,6 +1,7 @@
 //! The two webhook configurations for the policies: one for the rules that change objects, and one for the rules that
 //! judge them. Pure. [`keeper`] writes the configurations, and [`proof`] shows that the API server uses them.
 
+mod beyond_end;
 mod configuration;
 mod keeper;
 mod known_configurations;

@@ -160,6 +160,7 @@ impl<'a> TaskHandles<'a> {
             let keeper = Keeper {
                 phase,
                 client,
+                bus: self.bus(),
                 registration: registration.clone(),
                 exemptions: self.args.exemptions.clone(),
                 known: self.known.clone(),

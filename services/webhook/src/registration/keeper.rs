@@ -1,7 +1,8 @@
 //! Keeping a configuration at the API server in step.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use anteroom_bus::Bus;
 use anteroom_engine::{
     catalog::{Catalog, Catalogs, LogPosition},
     exemptions::{ExemptionRules, Exemptions},
@@ -9,18 +10,20 @@ use anteroom_engine::{
 use anteroom_model::Failure;
 use anteroom_policy::Phase;
 use anteroom_runtime::{Check, Shutdown, backoff::Backoff};
-use kube::Client;
+use kube::{Client, api::DynamicObject};
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
 
 use super::{
-    Configuration, KnownConfigurations, PathTokens, Registration, configuration,
+    Configuration, KnownConfigurations, PathTokens, Registration,
+    beyond_end::BeyondEnd,
+    configuration,
     path_tokens::{PathToken, without_tokens},
     proof::{self, ProofAnswer},
     step::{self, PROOF_PATIENCE, RegistrationStep, step},
-    write::{Content, REQUEST_TIMEOUT, Unwritten, fetch, note_token, write},
+    write::{Content, REQUEST_TIMEOUT, Unwritten, fetch, is_later, made_by, note_token, write},
 };
 use crate::metrics::WebhookMetrics;
 
@@ -33,6 +36,9 @@ const WRITE_RETRY_MS: (u64, u64) = (200, 15_000);
 
 /// Waits after a proof that failed, in milliseconds.
 const PROOF_RETRY_MS: (u64, u64) = (4, 1_000);
+
+/// The time limit of a question for the log's end.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The position up to which the API server is proven to call this webhook for policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +71,8 @@ impl ProvenPosition {
 pub(crate) struct Keeper {
     pub(crate) phase: Phase,
     pub(crate) client: Client,
+    /// Tells the log's end.
+    pub(crate) bus: Arc<dyn Bus>,
     pub(crate) registration: Registration,
     pub(crate) exemptions: Exemptions,
     pub(crate) known: KnownConfigurations,
@@ -104,6 +112,7 @@ struct KeeperState {
     write_backoff: Backoff,
     outrun_backoff: Backoff,
     proof_backoff: Backoff,
+    beyond_end: BeyondEnd,
 }
 
 impl Keeper {
@@ -122,6 +131,7 @@ impl Keeper {
             write_backoff: Backoff::new(WRITE_RETRY_MS.0, WRITE_RETRY_MS.1),
             outrun_backoff: Backoff::new(OUTRUN_RETRY_MS.0, OUTRUN_RETRY_MS.1),
             proof_backoff: Backoff::new(PROOF_RETRY_MS.0, PROOF_RETRY_MS.1),
+            beyond_end: BeyondEnd::default(),
         };
         loop {
             exempted.mark_unchanged();
@@ -216,7 +226,14 @@ impl Keeper {
             Ok(Some(there)) if note_token(&self.tokens, self.phase, &there) => {
                 return Instant::now();
             }
-            Ok(there) => write(&self.client, &self.content(desired), there.as_ref()).await,
+            Ok(there) => {
+                let own = &desired.catalog.position;
+                let content = Content {
+                    is_beyond_end: self.is_beyond_end(there.as_ref(), own, state).await,
+                    ..self.content(desired)
+                };
+                write(&self.client, &content, there.as_ref()).await
+            }
             Err(unwritten) => Err(unwritten),
         };
         self.metrics.registered_configuration(acknowledged.is_ok());
@@ -276,7 +293,30 @@ impl Keeper {
             position: &desired.catalog.position,
             policies_at: &desired.policies_at,
             path_period: desired.token.as_ref().map(|token| token.period),
+            is_beyond_end: false,
         }
+    }
+
+    /// Returns whether the log has lost the position that the stored object names. Otherwise this webhook, which is at
+    /// `own`, is yet to read it.
+    async fn is_beyond_end(
+        &self,
+        stored: Option<&DynamicObject>,
+        own: &LogPosition,
+        state: &mut KeeperState,
+    ) -> bool {
+        let later = stored
+            .and_then(made_by)
+            .filter(|made_by| is_later(made_by, own));
+        let Some(later) = later else {
+            state.beyond_end = BeyondEnd::default();
+            return false;
+        };
+        let end = timeout(END_TIMEOUT, self.bus.head()).await;
+        let end = end.ok().and_then(Result::ok);
+        state
+            .beyond_end
+            .is_proven(&later, end.as_ref(), Instant::now())
     }
 
     /// Logs the failed write, and returns the time of the next attempt.

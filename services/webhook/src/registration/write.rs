@@ -68,6 +68,8 @@ pub(super) struct Content<'a> {
     pub(super) policies_at: &'a LogPosition,
     /// The period of the token in its paths; `None`: they have none.
     pub(super) path_period: Option<u64>,
+    /// The log has lost the position that the stored object names, which counts for nothing.
+    pub(super) is_beyond_end: bool,
 }
 
 /// Returns the object that the API server has.
@@ -105,7 +107,9 @@ pub(super) async fn write(
     if let Some(role) = &desired.object_metadata.owner {
         next.metadata.owner_references = Some(vec![owned_by(client, role).await?]);
     }
-    let verdict = stored.map(|stored| judge(stored, &next, desired.position, desired.policies_at));
+    let (position, policies_at) = (desired.position, desired.policies_at);
+    let is_beyond_end = desired.is_beyond_end;
+    let verdict = stored.map(|stored| judge(stored, &next, position, policies_at, is_beyond_end));
     match verdict {
         Some(WriteVerdict::Same) => Ok(stored.and_then(|stored| stored.resource_version())),
         Some(WriteVerdict::Newer) => Err(Unwritten::Outrun),
@@ -192,11 +196,13 @@ pub(super) fn is_later(one: &LogPosition, than: &LogPosition) -> bool {
     one.incarnation == than.incarnation && one.revision > than.revision
 }
 
+/// Compares the object with the desired one. `is_beyond_end` as in [`Content`].
 fn judge(
     stored: &DynamicObject,
     desired: &DynamicObject,
     position: &LogPosition,
     policies_at: &LogPosition,
+    is_beyond_end: bool,
 ) -> WriteVerdict {
     let (theirs, ours) = (webhooks(stored), webhooks(desired));
     let same = theirs.len() == ours.len()
@@ -207,7 +213,7 @@ fn judge(
         })
         && has_metadata(stored, desired)
         && has_owners(stored, desired);
-    let made_by = made_by(stored);
+    let made_by = made_by(stored).filter(|_| !is_beyond_end);
     let is_newer = made_by
         .as_ref()
         .is_some_and(|made_by| is_later(made_by, position));
@@ -395,10 +401,16 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                judge(&stored, desired, &here, &at("a/b", 3)),
+                judge(&stored, desired, &here, &at("a/b", 3), false),
                 expected,
                 "{stored:?}"
             );
+        }
+        // The log has lost what a newer one was made by.
+        for stored in [desired.clone(), other()] {
+            let lost = marked(stored, &at("a/b", 9));
+            let verdict = judge(&lost, &desired, &here, &at("a/b", 3), true);
+            assert_eq!(verdict, WriteVerdict::Write);
         }
         assert_eq!(read(&text(&here)), Some(here));
         assert_eq!(read("somebody's"), None);
@@ -413,8 +425,9 @@ mod tests {
         }
         let here = at("a", 1);
         let mut stored = marked(stored, &here);
-        assert_eq!(judge(&stored, &desired, &here, &here), WriteVerdict::Same);
+        let verdict = |stored: &DynamicObject| judge(stored, &desired, &here, &here, false);
+        assert_eq!(verdict(&stored), WriteVerdict::Same);
         stored.data["webhooks"][0]["rules"][0]["resources"] = json!(["services", "*"]);
-        assert_eq!(judge(&stored, &desired, &here, &here), WriteVerdict::Write);
+        assert_eq!(verdict(&stored), WriteVerdict::Write);
     }
 }
