@@ -564,9 +564,10 @@ impl Outlets {
         self.furthest.send_if_modified(|last| {
             let (log, furthest) = machine.furthest();
             let modified = (&last.0, last.1) != (log, furthest);
-            if modified {
-                *last = (log.clone(), furthest);
+            if last.0 != *log {
+                last.0.clone_from(log);
             }
+            last.1 = furthest;
             modified
         });
         self.position.send_if_modified(|last| {
