@@ -278,7 +278,7 @@ impl CatalogReader {
             &self.policies.position,
         ];
         self.begins_anew &= !live;
-        let read_to = self.next_position(parts.map(LogPosition::clone), read_to);
+        let read_to = self.next_position(parts, read_to);
         if read_to.incarnation != self.read_to.incarnation {
             // How far another log has been read counts from the next reading on, which no record may lead to.
             self.marks = None;
@@ -317,7 +317,7 @@ impl CatalogReader {
 
     /// Returns the position of the parts. While the log that lost records is read again, what is served may be of what it
     /// has lost, so no position is known.
-    fn next_position(&self, parts: [LogPosition; 3], read_to: Option<Revision>) -> LogPosition {
+    fn next_position(&self, parts: [&LogPosition; 3], read_to: Option<Revision>) -> LogPosition {
         let mut before = self.read_to.clone();
         if before.shortened != self.shortened {
             before.revision = Revision(0);
@@ -327,8 +327,7 @@ impl CatalogReader {
             before.revision = Revision(0);
             return before;
         }
-        let [entries, kinds, policies] = &parts;
-        position(&before, [entries, kinds, policies], read_to)
+        position(&before, parts, read_to)
     }
 
     fn waiting_for(&self) -> String {
