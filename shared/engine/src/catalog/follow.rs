@@ -439,7 +439,7 @@ mod tests {
                 reader.changed().await.unwrap();
             }
         };
-        timeout(Duration::from_secs(1), read).await.unwrap();
+        timeout(Duration::from_secs(1), claimed).await.unwrap();
         shutdown.cancel();
     }
 

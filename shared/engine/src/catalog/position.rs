@@ -142,6 +142,7 @@ mod tests {
         let at = |log: &str, revision| LogPosition {
             incarnation: Incarnation(log.into()),
             revision: Revision(revision),
+            ..LogPosition::default()
         };
         let key = |name: &str| ObjectKey::new("a", name);
         let none = WaitingPolicies::new();
