@@ -146,6 +146,8 @@ impl Answerer {
         }
         let demand = Demand::of(view, &request);
         let Some(met) = demand.wait(view, deadline).now_or_never() else {
+            // A view that does not answer reaches no position.
+            view.snapshot(None)?;
             return Ok(None);
         };
         met?;

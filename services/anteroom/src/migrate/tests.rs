@@ -108,7 +108,7 @@ async fn files_that_are_there_are_kept_unless_the_user_insists() {
     let error = run_in(folder.path(), &["--directory", &directory])
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("--force"), "{error}");
+    assert!(format!("{error:#}").contains("--force"), "{error:#}");
     assert_eq!(
         fs::read_to_string(folder.path().join("values.yaml")).unwrap(),
         "mine"

@@ -164,12 +164,17 @@ async fn a_view_over_the_limit_is_asked_of_replicas_and_counted() {
     let _replica = AbortOnDropHandle::new(tokio::spawn(replica));
     let taken = ingress("CREATE", "shop", &host(1));
     let evicted = "anteroom_webhook_local_queries_total{outcome=\"AR108\"}";
-    loop {
-        let denied = alone.client.review(PATH, &taken).await;
-        let is_of_replica =
-            denied["status"]["code"] == 403 && fact_of(&denied)["replica"] == "replica-0";
-        if is_of_replica && alone.service.metrics.encode().contains(evicted) {
-            return;
+    let asked_of_replica = async {
+        loop {
+            let denied = alone.client.review(PATH, &taken).await;
+            let is_of_replica =
+                denied["status"]["code"] == 403 && fact_of(&denied)["replica"] == "replica-0";
+            if is_of_replica && alone.service.metrics.encode().contains(evicted) {
+                return;
+            }
         }
-    }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asked_of_replica)
+        .await
+        .unwrap_or_else(|_| panic!("{}", alone.service.metrics.encode()));
 }

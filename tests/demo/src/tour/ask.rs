@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anteroom_command::operator::LiveStatus;
-use anteroom_load::{Answer, Client, ingress, review};
+use anteroom_load::{Answer, Client, Target, ingress, review};
 use anteroom_wire::tap::{DecisionRecord, TapFilter};
 use anyhow::{Context as _, bail};
 use rand::Rng as _;
@@ -15,6 +15,9 @@ const NAMESPACE: &str = "tour";
 
 /// The time within which a webhook tells of a decision: it does so every second.
 const TELL_MAX: Duration = Duration::from_secs(3);
+
+/// The time limit of a review. It is short, since a decision waits for facts that may soon be fresh again.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The wait between two reviews.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
@@ -32,8 +35,13 @@ impl Asker {
             namespace: Some(NAMESPACE.into()),
             ..TapFilter::default()
         };
+        let target = Target {
+            path: format!("/validate?timeout={}s", TIMEOUT.as_secs()),
+            timeout: TIMEOUT,
+            ..system.target()
+        };
         Ok(Self {
-            client: Client::new(system.target())?,
+            client: Client::new(target)?,
             look: LiveStatus::begin(system.bus(), filter).await?,
         })
     }
