@@ -78,7 +78,7 @@ struct Explained {
     problems: Vec<String>,
 }
 
-/// A rule that is never run, with the field that says what it does.
+/// A rule that is never run, with the field that names its work, as in `generate`.
 #[derive(Debug, Serialize)]
 struct RuleNotRun {
     rule: String,

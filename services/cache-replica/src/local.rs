@@ -63,7 +63,7 @@ pub struct LocalReplica {
     mirror: Arc<Mirror>,
     answerer: Arc<Answerer>,
     uses: Arc<ViewUsages>,
-    /// `None`: it serves others too, with all its views.
+    /// The views that this process chose; `None`: the replica serves other processes too, with all its views.
     chosen: Option<ChosenViews>,
 }
 

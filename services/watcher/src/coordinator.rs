@@ -19,7 +19,7 @@
 //! |---|---|
 //! | `controller`, `reconciler`, `effect` | the task; the pure core; the effects that it asks for |
 //! | `note_queue`, `note_channel` | notes that wait for the task, in fair turns; the channel around them |
-//! | `manifests`, `manifest_list` | entries, policies and exceptions as the API server has them |
+//! | `collection`, `manifests`, `manifest_list` | entries, policies and exceptions as the API server has them |
 //! | `entry_store`, `policy_store`, `exception_store` | entries; policies, by the sources that they read; exceptions of both groups |
 //! | `resolver`, `resolve`, `permits` | the source of an entry or reference; the permissions by an administrator |
 //! | `registry` | which views are desired, and who needs them |
@@ -30,6 +30,7 @@
 //! | `system_views`, `call_pollers` | the views that the coordinator itself writes to the log |
 
 mod call_pollers;
+mod collection;
 mod controller;
 mod effect;
 mod enforcement;
@@ -52,12 +53,12 @@ mod status;
 mod system_views;
 mod webhooks;
 
+pub(crate) use collection::Manifests;
 pub(crate) use controller::{Controller, Deps, Rights};
 pub(crate) use exception_store::ExceptionKind;
 pub(crate) use note_channel::{NoteSender, note_channel};
 pub use permits::{CacheApiCalls, PolicyWriter, SecretsReader};
 pub(crate) use permits::{PolicyWriters, SecretsReaders};
-pub(crate) use reconciler::Manifests;
 pub(crate) use resolver::Options;
 pub(crate) use status::{
     server::{StatusServer, Statuses},

@@ -37,7 +37,7 @@ const LARGE_AT_ONCE: u32 = 2;
 pub(super) struct PlainRequest {
     /// The encoded request.
     pub(super) encoded: EncodedRequest,
-    /// The key that seals its answer, if it was sealed.
+    /// The key that seals the answer, if the request was sealed.
     pub(super) answering: Option<Answering>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct EncodedRequest {
     body: Bytes,
     /// The memory of its values.
     pub(super) memory: u64,
-    /// The party that it is counted for, if it is large.
+    /// The party for which a large request is counted; `None`: the request is not large.
     large_of: Option<Beneficiary>,
 }
 
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// This body has very many values, and is no request: whoever reads it, sees that.
+    /// This body has very many values, and is no request: a reader of the body would fail.
     #[tokio::test(start_paused = true)]
     async fn a_large_request_that_is_not_admitted_is_not_read() {
         let (opener, quota) = (opener(), RequestQuota::new(1));

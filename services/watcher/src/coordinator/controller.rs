@@ -18,11 +18,12 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     call_pollers::CallPollers,
+    collection::Manifests,
     effect::{CoordinatorEffect, SystemView, Write},
     note_channel::NoteReceiver,
     note_queue::TakenNote,
     policies_in_log,
-    reconciler::{Manifests, Reconciler},
+    reconciler::Reconciler,
     resolver::Options,
     status::{server::Statuses, writer::StatusWriter},
     system_views::SystemViews,

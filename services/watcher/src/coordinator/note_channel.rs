@@ -10,8 +10,8 @@ use tokio::{
 };
 
 use super::{
+    collection::Manifests,
     note_queue::{NoteQueue, TakenNote},
-    reconciler::Manifests,
 };
 use crate::source::reflect::{Note, Sink};
 

@@ -15,7 +15,7 @@ use std::{
 use anteroom_model::ObjectKey;
 use tokio::time::Instant;
 
-use super::reconciler::Manifests;
+use super::collection::Manifests;
 use crate::source::reflect::Note;
 
 /// The most notes of one collection that wait; at the limit, reading it from the API server waits.
@@ -27,7 +27,7 @@ const BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The notes of the cluster's objects that go before one of a namespace that waits.
 const CLUSTER_IN_A_ROW_MAX: u32 = 8;
 
-/// A note, its collection, and the time at which it came.
+/// A note, its collection, and the time at which the note came.
 pub(super) type TakenNote = (Manifests, Note, Instant);
 
 /// The notes of all collections that wait.
@@ -76,7 +76,7 @@ enum Place {
     Object(ObjectKey),
     /// It follows the changes that came before.
     News,
-    /// All notes before it go before it, and all others after it.
+    /// Earlier notes are taken before a barrier, and later notes after.
     Barrier,
 }
 

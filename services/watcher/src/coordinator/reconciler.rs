@@ -49,7 +49,6 @@ use crate::{
 };
 
 use held_versions::HeldVersion;
-pub(crate) use notes::Manifests;
 use waiting::WaitingPolicies;
 
 /// Reasons that may vanish when the API server serves other kinds.

@@ -62,7 +62,7 @@ pub(super) fn waiting_since(
 /// Returns the position up to which everything is compiled that was read up to `read_to`.
 pub(super) fn claimed(read_to: &LogPosition, waiting: &WaitingPolicies) -> LogPosition {
     let revisions = waiting.values().map(|since| {
-        // Of positions of another log, and of what this one has lost, nothing is known.
+        // Nothing is known of positions in another log, or in the lost part of this log.
         match since.is_comparable_to(read_to) {
             true => since.revision,
             false => Revision::default(),

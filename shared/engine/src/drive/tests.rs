@@ -445,7 +445,7 @@ async fn rules_that_wait_with_large_questions_share_a_limited_memory_and_others_
     assert!(memory.is_free());
 }
 
-/// It ends while others of its review may wait on.
+/// The rule ends while other rules of its review may wait on.
 #[tokio::test]
 async fn a_rule_that_has_ended_gives_back_the_memory_of_its_questions() {
     let ((policy, request), catalog) = (with_names(4_000), Catalog::default());

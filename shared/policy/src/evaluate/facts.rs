@@ -214,7 +214,7 @@ impl Facts {
         }
     }
 
-    /// Returns whether another question may have its values beside those of the others.
+    /// Returns whether the values of one more question fit beside those of the others.
     pub(super) fn takes(&self, question: &Question) -> bool {
         let question_bytes = self.question_bytes.saturating_add(question.value_bytes());
         question_bytes <= PARAMETERS_BYTES_MAX

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::{FOLLOWING, HeldVersion, Reconciler};
 use crate::{
     coordinator::{
+        collection::Manifests,
         effect::{CoordinatorEffect, SystemView, Write},
         entry_store::status_owner,
         exception_store::ExceptionKind,
@@ -21,28 +22,6 @@ use crate::{
     log_writer::publish::ChangeOrigin,
     source::reflect::{Note, RawObject},
 };
-
-/// A collection that the coordinator reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Manifests {
-    /// `CachedContextEntry` or `GlobalContextEntry`.
-    Entries(EntryKind),
-    /// Policies of a kind.
-    Policies(PolicyKind),
-    /// Exceptions to policies: `PolicyException` of a group.
-    Exceptions(ExceptionKind),
-}
-
-impl Manifests {
-    /// Returns the view in the log that holds these manifests.
-    fn view(self) -> SystemView {
-        match self {
-            Self::Entries(_) => SystemView::Entries,
-            Self::Policies(_) => SystemView::Policies,
-            Self::Exceptions(_) => SystemView::Exceptions,
-        }
-    }
-}
 
 impl Reconciler {
     /// Takes a note of a collection.

@@ -11,6 +11,7 @@ use tracing::Span;
 use super::*;
 use crate::{
     coordinator::{
+        collection::Manifests,
         manifests::PolicyManifest,
         permits::{CacheApiCalls, PolicyWriters, SecretsReaders},
         webhooks::LISTEN,

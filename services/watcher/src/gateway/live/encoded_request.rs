@@ -15,7 +15,7 @@ use super::{
     reader::off_thread,
 };
 
-/// A request that is not decoded yet, so that it takes its own bytes alone.
+/// A request that is not decoded yet: it takes the bytes of its message alone.
 pub(super) struct EncodedRequest {
     body: Bytes,
     pub(super) head: LiveRequestHead,
