@@ -134,7 +134,7 @@ impl Machine {
         }
         let come = self.unheld.extract_if(.., |id, _| held(id));
         for (id, seen) in come.collect::<Vec<_>>() {
-            self.begin_alone(id, seen, &mut effects);
+            self.begin_alone(&id, seen, &mut effects);
         }
         self.hold = hold;
         effects
@@ -162,18 +162,18 @@ impl Machine {
             && self.hold.holds(id)
             && let Some(seen) = self.unheld.remove(id)
         {
-            self.begin_alone(id.clone(), seen, effects);
+            self.begin_alone(id, seen, effects);
         }
     }
 
     /// Adds a view whose records have been passed over up to `seen`.
-    fn begin_alone(&mut self, id: ViewId, seen: Revision, effects: &mut Vec<MirrorEffect>) {
+    fn begin_alone(&mut self, id: &ViewId, seen: Revision, effects: &mut Vec<MirrorEffect>) {
         let incarnation = self.incarnation.clone();
         let kept = MirroredView::waiting(id.clone(), incarnation, seen, &self.config);
         let kept = Arc::new(RwLock::new(kept));
         self.views.insert(id.clone(), Arc::clone(&kept));
         effects.push(MirrorEffect::Added(id.clone(), kept));
-        self.want_load(&id, effects);
+        self.want_load(id, effects);
     }
 
     pub(super) fn want_load(&mut self, id: &ViewId, effects: &mut Vec<MirrorEffect>) {
