@@ -42,11 +42,11 @@ pub(super) enum AtOnce {
 
 /// Returns the reply, unless a result in it is an error that says more of this process than of the data.
 pub(super) fn without_own_errors(reply: QueryReply) -> QueryOutcome {
-    let errors = reply
+    let mut errors = reply
         .results
         .iter()
         .filter_map(|result| result.as_ref().err());
-    let own = errors.cloned().find(is_of_this_process);
+    let own = errors.find(|error| is_of_this_process(error)).cloned();
     own.map_or(Ok(reply), Err)
 }
 
