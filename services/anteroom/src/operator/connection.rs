@@ -27,6 +27,10 @@ const STATUS_MAX: Duration = Duration::from_secs(2);
 /// The interval at which a tap is renewed: webhooks that start in between take part from then on.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The error where no service was heard.
+pub(super) const NOTHING_HEARD: &str =
+    "nothing was heard: do the services run, with this NATS and this cluster name (--cluster)?";
+
 /// Connects as an operator.
 ///
 /// # Errors

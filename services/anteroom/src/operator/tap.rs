@@ -7,12 +7,13 @@ use anteroom_runtime::{Service, telemetry::TelemetryArgs, wall_clock};
 use anteroom_wire::tap::{
     DecisionRecord, FactRead, RECORDS_PER_SECOND_MAX, RuleDecision, Tap, Tapped,
 };
+use anyhow::bail;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
-    connection::{self, Tapping},
+    connection::{self, NOTHING_HEARD, Tapping},
     table::{count, micros, millis, one_line},
     top::FilterArgs,
 };
@@ -77,20 +78,32 @@ async fn watch(args: TapArgs, service: Service) -> anyhow::Result<()> {
     };
     let mut tapping = Tapping::begin(&bus, tap).await?;
     let stop = service.shutdown.token();
-    let printed = stop.run_until_cancelled(print_all(&args, &mut tapping));
-    let printed = match args.time {
-        Some(time) => tokio::time::timeout(time, printed).await.ok().flatten(),
-        None => printed.await,
+    let mut is_heard = false;
+    let printed = stop.run_until_cancelled(print_all(&args, &mut tapping, &mut is_heard));
+    let (printed, is_over) = match args.time {
+        Some(time) => match tokio::time::timeout(time, printed).await {
+            Ok(printed) => (printed, false),
+            Err(_) => (None, true),
+        },
+        None => (printed.await, false),
     };
     if tapping.lost > 0 {
         warn(&format!("{} messages were lost", tapping.lost));
     }
     tapping.end().await;
     bus.close().await;
+    if is_over && !is_heard {
+        bail!("{NOTHING_HEARD}");
+    }
     printed.unwrap_or(Ok(()))
 }
 
-async fn print_all(args: &TapArgs, tapping: &mut Tapping) -> anyhow::Result<()> {
+/// Prints what webhooks tell. Each of them tells something every second, also if it decides nothing.
+async fn print_all(
+    args: &TapArgs,
+    tapping: &mut Tapping,
+    is_heard: &mut bool,
+) -> anyhow::Result<()> {
     let mut left = args.max;
     while left != Some(0) {
         let Tapped {
@@ -101,6 +114,7 @@ async fn print_all(args: &TapArgs, tapping: &mut Tapping) -> anyhow::Result<()> 
             shadow,
             ..
         } = tapping.next().await?;
+        *is_heard = true;
         if let Some(reason) = refused {
             warn(&format!("webhook {webhook} tells nothing: {reason}"));
         }

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use self::text::{Shown, Sort};
 use super::{
-    connection::{self, Beats, Tapping},
+    connection::{self, Beats, NOTHING_HEARD, Tapping},
     screen::{KeyPress, Screen},
     system::System,
     window::{By, Window},
@@ -256,9 +256,7 @@ fn nobody(shown: &Shown, heard: &OperatorState) -> anyhow::Result<()> {
         TopTable::Webhooks => heard.system.webhooks().is_empty(),
     };
     if is_silent {
-        bail!(
-            "nothing was heard: do the services run, with this NATS and this cluster name (--cluster)?"
-        );
+        bail!("{NOTHING_HEARD}");
     }
     Ok(())
 }
