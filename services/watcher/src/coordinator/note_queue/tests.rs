@@ -83,7 +83,7 @@ fn of_each_object_the_last_note_waits_in_the_place_of_the_first() {
         (CLUSTER_POLICIES, put("b", 1)),
         (CLUSTER_POLICIES, put("a", 2)),
         (CLUSTER_POLICIES, gone("b")),
-        // This name is in another collection, so the object is another one.
+        // An entry and a policy may have the same name.
         (ENTRIES, put("a", 3)),
         (CLUSTER_POLICIES, put("a", 4)),
     ]);

@@ -50,7 +50,7 @@ fn says(value: &str) -> QueryOutcome {
     outcome(vec![Ok(json!(value))])
 }
 
-/// Does the same as [`says`], at this position of this log.
+/// A reply like that of [`says`], at a position of a log.
 fn says_at(value: &str, log: &str, revision: u64) -> QueryOutcome {
     says(value).map(|mut reply| {
         reply.incarnation = Incarnation(log.into());

@@ -44,7 +44,7 @@ fn a_beat_that_was_sent_before_a_suspend_does_not_make_a_view_younger() {
     world.take(Step::Deliver(u8::MAX));
     assert!(!world.machine.views[&views()[0]].read().is_behind());
     assert!(age_ms(&world) >= suspended_ms, "{}", age_ms(&world));
-    // Another one was on its way, and arrives at once.
+    // A beat was on its way, and arrives at once.
     world.take(Step::Beat);
     assert!(age_ms(&world) >= suspended_ms, "{}", age_ms(&world));
     world.now += Duration::from_millis(SUSPEND_SETTLE_MS);
