@@ -117,7 +117,7 @@ fn checks(pre: bool) -> Vec<Check> {
 }
 
 /// The reason of [`EXIT_NOTHING_ASKED`], for people.
-const UNREACHED: &str = "nothing could be asked: the API server that --kubeconfig and --kube-context name does not answer";
+const UNREACHED: &str = "nothing could be asked";
 
 /// Runs `anteroom check`.
 pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {

@@ -78,7 +78,7 @@ struct Explained {
     problems: Vec<String>,
 }
 
-/// A rule that is never run, with the field that names its work, as in `generate`.
+/// A rule that is never run, with the path of the unsupported field, as in `spec.rules[0].generate`.
 #[derive(Debug, Serialize)]
 struct RuleNotRun {
     rule: String,

@@ -25,7 +25,7 @@ async fn call<T>(
 }
 
 /// Returns an error in the API server's own words, where it has answered.
-fn said(error: Error) -> anyhow::Error {
+pub(crate) fn said(error: Error) -> anyhow::Error {
     match error {
         Error::Api(status) if !status.message.is_empty() => anyhow!("{}", status.message),
         Error::Service(_) => anyhow::Error::from(error)

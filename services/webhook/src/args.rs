@@ -129,8 +129,8 @@ pub struct Args {
     )]
     pub query_hedge_ms: u64,
 
-    /// Seconds for which requests wait for facts that nobody answers for, from the begin of an outage on, and within their
-    /// own deadline. After that they fail at once, until somebody answers.
+    /// Seconds for which requests wait for facts that nobody answers for, or whose view is too old or behind, from the begin
+    /// of an outage on, and within their own deadline. After that they fail at once, until somebody answers.
     #[arg(
         long,
         env = "ANTEROOM_OUTAGE_PATIENCE_SECONDS",

@@ -6,7 +6,11 @@ use std::{
 };
 
 use anteroom_cache_replica::LocalReplica;
-use anteroom_engine::{catalog::Catalogs, facts::LocalViews, off_thread::off_thread};
+use anteroom_engine::{
+    catalog::{Catalogs, EntrySet},
+    facts::LocalViews,
+    off_thread::off_thread,
+};
 use anteroom_model::{FactError, ViewId};
 use anteroom_runtime::Shutdown;
 use anteroom_wire::query::{QueryOutcome, QueryRequest};
@@ -60,11 +64,17 @@ pub(crate) async fn keep(
 ) -> anyhow::Result<()> {
     let stop = shutdown.token();
     let keeping = async {
+        let mut held: Option<Arc<EntrySet>> = None;
         loop {
             let catalog = catalogs.borrow_and_update().clone();
-            if let Some(catalog) = catalog {
-                // There may be a hundred thousand entries.
-                off_thread(|| replica.hold(catalog.entries.views()));
+            let entries = catalog.map(|catalog| Arc::clone(&catalog.entries));
+            let is_new = |entries: &Arc<EntrySet>| {
+                !held.as_ref().is_some_and(|held| Arc::ptr_eq(held, entries))
+            };
+            if let Some(entries) = entries.filter(is_new) {
+                // There may be a hundred thousand of them.
+                off_thread(|| replica.hold(entries.views()));
+                held = Some(entries);
                 sleep(PACE).await;
             }
             bytes.set(i64::try_from(replica.bytes()).unwrap_or(i64::MAX));

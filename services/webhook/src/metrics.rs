@@ -155,7 +155,7 @@ impl WebhookMetrics {
             ),
             local_queries: metrics.create(
                 "anteroom_webhook_local_queries",
-                "Queries of local views, by outcome: ok or alone for answers, long or an error code where replicas were asked",
+                "Queries of local views, by outcome: ok or alone for answers; long (it takes long, or waits for a position) or an error code where replicas were asked",
             ),
             local_views_bytes: metrics.create(
                 "anteroom_webhook_local_views_bytes",

@@ -19,6 +19,7 @@
 mod batch;
 mod contract;
 mod counters;
+mod earlier_end;
 pub mod local;
 pub mod nats;
 mod position;
@@ -33,5 +34,6 @@ pub use contract::{
     Serving, Unreadable,
 };
 pub use counters::Counters;
+pub use earlier_end::EarlierEnd;
 pub use signal::{BusExt, Channel, Signal, Signals};
 pub use violation_stream::{ViolationEvent, Violations};

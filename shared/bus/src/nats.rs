@@ -64,15 +64,14 @@ pub use args::NatsArgs;
 pub use config::{Credentials, NatsConfig, NatsConfigError, Tls};
 
 use api::Api;
-use earlier::EarlierEnd;
 use leave::Signs;
 use link::Link;
 use mux::{Mux, Unanswered};
 
 use crate::{
-    Address, AppendError, Bus, BusError, Call, Channel, Connection, Counters, Fence, Follower,
-    Lease, LogHead, LogIndex, LogScope, LogSize, LogStorage, RequestError, Serving, batch,
-    counters::CounterCells,
+    Address, AppendError, Bus, BusError, Call, Channel, Connection, Counters, EarlierEnd, Fence,
+    Follower, Lease, LogHead, LogIndex, LogScope, LogSize, LogStorage, RequestError, Serving,
+    batch, counters::CounterCells,
 };
 
 /// The most requests of this process that wait for a reply. A further request waits for its turn, within its own

@@ -247,8 +247,6 @@ pub struct PolicySet {
     indexes: ByPhase<Index>,
     /// New versions of policies that do not compile. The version before them stays in force.
     passed_over: HashMap<ObjectKey, Bytes>,
-    /// Policies whose present version waits to be compiled, in order of key.
-    waiting: Vec<ObjectKey>,
 }
 
 /// The policies that a request concerns.

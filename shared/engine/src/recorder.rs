@@ -21,8 +21,8 @@ pub trait Recorder: fmt::Debug + Send + Sync {
     /// Counts a query with all its attempts. `error` is `None` for an answer.
     fn query(&self, _error: Option<ErrorCode>, _took: Duration) {}
 
-    /// Counts a query of a local view, by its outcome: `ok`; `long` for one that is left to replicas since it takes long,
-    /// and then `alone` if none answered and it was answered here; or the code of an error, which replicas are asked for.
+    /// Counts a query of a local view, by its outcome: `ok`; `long` for one that is left to replicas since it takes long
+    /// or waits for a position of the log, and then `alone` if it was answered here after all; or the code of an error, which replicas are asked for.
     fn local_query(&self, _outcome: &'static str) {}
 
     /// Counts a live read. `error` is `None` for an answer.

@@ -365,7 +365,7 @@ impl<'l> ReviewWork<'l> {
         // The rules of the cluster have the other half of the time.
         self.is_crowded_out |= is_own && scope == PolicyScope::Cluster;
         for rule in rules.iter_mut().filter(|rule| rule.waits_for_lane()) {
-            if rule.begins_anew() {
+            if rule.was_tried_in_place() {
                 // The next review does not try it in place.
                 rule.name().work.took(SHORT_STEPS_MAX + 1);
             }

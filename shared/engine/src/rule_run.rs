@@ -56,8 +56,8 @@ pub struct RuleRun<'a> {
     took: Duration,
     /// The time since which it waits for a place in the long lane; `None`: it does not.
     waits_since: Option<Instant>,
-    /// Its last step was too long to be taken in place.
-    begins_anew: bool,
+    /// The step that waits for a place was tried in place, and was too long.
+    was_tried_in_place: bool,
     /// Policies of namespaces left little time for the facts or the place that the rule waits for.
     is_held_up: bool,
 }
@@ -116,7 +116,7 @@ impl<'a> RuleRun<'a> {
             begun: None,
             took: Duration::ZERO,
             waits_since: None,
-            begins_anew: false,
+            was_tried_in_place: false,
             is_held_up: false,
         }
     }
@@ -176,25 +176,25 @@ impl<'a> RuleRun<'a> {
         self.waits_since.is_some()
     }
 
-    /// Returns whether the step that it waits for a place with was tried in place.
-    pub(crate) fn begins_anew(&self) -> bool {
-        self.begins_anew
+    /// Returns whether the step that waits for a place was tried in place.
+    pub(crate) fn was_tried_in_place(&self) -> bool {
+        self.was_tried_in_place
     }
 
-    /// Waits for a place in the long lane. `begins_anew`: its last step was too long to be taken in place, and what it came
-    /// to means nothing. That is dropped, so that it takes no memory meanwhile. Within so few steps, it is not much.
-    pub(crate) fn wait_for_lane(&mut self, begins_anew: bool) {
-        if begins_anew {
+    /// Waits for a place in the long lane. A step that was tried in place was too long, and its outcome means nothing. The
+    /// outcome is dropped, so that it takes no memory meanwhile. Of so few steps, it is not much.
+    pub(crate) fn wait_for_lane(&mut self, was_tried_in_place: bool) {
+        if was_tried_in_place {
             self.begin_anew();
         }
         self.waits_since = Some(Instant::now());
-        self.begins_anew = begins_anew;
+        self.was_tried_in_place = was_tried_in_place;
     }
 
     /// Takes the step that it waited for a place with. All but the report is dropped here where the rule ends: it may be many
     /// values.
     pub(crate) fn step_in_lane(&mut self, asker: usize) -> Option<RuleRequests<'a>> {
-        self.begins_anew = false;
+        self.was_tried_in_place = false;
         if let Some(since) = self.waits_since.take()
             && let Some(begun) = &mut self.begun
         {

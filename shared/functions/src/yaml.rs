@@ -46,7 +46,8 @@ pub fn read_all(text: &str) -> Result<Vec<Value>, YamlError> {
 /// Like [`read_all`], for a file that a user hands in on a command line: it may have the objects of a whole cluster.
 ///
 /// # Errors
-/// It is no YAML, or larger than that.
+/// It is no YAML, or has more than `FILE_DOCUMENTS_MAX` documents, `FILE_NODES_MAX` values or `FILE_TEXT_BYTES_MAX` bytes of
+/// texts.
 pub fn read_file(text: &str) -> Result<Vec<Value>, YamlError> {
     let mut large = options();
     large.budget = serde_saphyr::budget! {

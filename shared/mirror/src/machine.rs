@@ -273,6 +273,13 @@ impl Machine {
     }
 
     fn caught_up(&mut self, now: Moment, revision: Revision, effects: &mut Vec<MirrorEffect>) {
+        if self.reading == Reading::FromStart && revision < self.position {
+            // The follower began anew, so it could not know that the log ended later before.
+            let log = self.incarnation.clone();
+            self.restart(&log, RestartCause::Truncated, effects);
+            effects.push(MirrorEffect::AskAgain(RereadCause::Shortened));
+            return;
+        }
         self.position = self.position.max(revision);
         self.furthest = self.furthest.max(revision);
         // Nothing is on its way any more, so what was superseded has been replaced.

@@ -6,7 +6,10 @@ use anteroom_model::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{WireError, frame};
+use crate::{
+    WireError,
+    frame::{self, is_zero},
+};
 
 /// Sent by the writer on a core subject every `BEAT_INTERVAL_MS`; never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,11 +82,6 @@ pub struct ViewBeat {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
 fn is_first(page: &u32) -> bool {
     *page == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// A beat as a message.

@@ -10,6 +10,11 @@ use bytes::Bytes;
 /// The marker of an array of two.
 const PAIR: u8 = 0x92;
 
+/// Returns true for a number that is left out of a record: serde asks so.
+pub(crate) fn is_zero<T: Default + PartialEq>(n: &T) -> bool {
+    *n == T::default()
+}
+
 pub(crate) fn encode<T: Serialize>(record: &T) -> Result<Bytes, WireError> {
     body::encode(&(PROTOCOL_VERSION, record))
 }

@@ -15,8 +15,8 @@ use crate::{
     WireError,
     beneficiary::Beneficiary,
     body::{within, within_memory},
-    frame,
-    query::{Query, is_zero},
+    frame::{self, is_zero},
+    query::Query,
 };
 
 /// The largest request or outcome.

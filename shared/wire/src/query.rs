@@ -18,7 +18,7 @@ use crate::{
     WireError,
     beneficiary::Beneficiary,
     body::{BodyNode, within, within_memory},
-    frame,
+    frame::{self, is_zero},
 };
 
 pub use cel::{CEL_EXPRESSION, CEL_VERSION, CelOutcome, CelQuery, VIEW, decode_cel, encode_cel};
@@ -139,11 +139,6 @@ pub struct QueryReply {
     pub examined: u64,
     /// One for each query, in order: the result as a MessagePack body.
     pub results: Vec<Result<Bytes, FactError>>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
-pub(crate) fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// A whole request refused, or answered.

@@ -6,7 +6,10 @@ use anteroom_model::{Incarnation, ObjectKey, Revision, ViewId, limits::BEAT_VIEW
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{WireError, frame};
+use crate::{
+    WireError,
+    frame::{self, is_zero},
+};
 
 /// Sent by every replica on a core subject every `REPLICA_BEAT_INTERVAL_MS`, and when the state of
 /// one of its views changes; never stored.
@@ -48,10 +51,6 @@ pub struct ReplicaBeat {
     /// records; `None`: it has not read any yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub furthest: Option<(Incarnation, Revision)>,
-}
-
-fn is_zero<T: Default + PartialEq>(n: &T) -> bool {
-    *n == T::default()
 }
 
 /// The place of a message among those of one beat.

@@ -4,7 +4,10 @@ use anteroom_model::{Failure, Incarnation, Revision};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{WireError, frame};
+use crate::{
+    WireError,
+    frame::{self, is_zero},
+};
 
 /// Sent by every webhook on a core subject every `WEBHOOK_BEAT_INTERVAL_MS`, and at once when what it
 /// says changes; never stored.
@@ -34,10 +37,6 @@ pub struct WebhookBeat {
     /// or it is not told.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub furthest: Revision,
-}
-
-fn is_zero<T: Default + PartialEq>(n: &T) -> bool {
-    *n == T::default()
 }
 
 /// A beat as a message.

@@ -113,6 +113,8 @@ pub async fn is_refused(world: &World, object: &Value, says: &str) -> anyhow::Re
         async || match world.create(object).await {
             Err(kube::Error::Api(status)) if status.message.contains(says) => Ok(()),
             Ok(()) => undone(world, object).await,
+            // The answer to an earlier try, or its undoing, was lost.
+            Err(other) if is_there(&other) => undone(world, object).await,
             Err(other) => Err(format!("refused otherwise: {other}")),
         },
     )

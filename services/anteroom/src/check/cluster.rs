@@ -13,7 +13,10 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::nats::NatsMessages;
-use crate::asker::{Asker, ReadResult, TIMEOUT};
+use crate::{
+    asker::{Asker, ReadResult, TIMEOUT},
+    installation::said,
+};
 
 /// The answers of the API server.
 #[derive(Debug)]
@@ -171,7 +174,8 @@ impl Asker<'_> {
     async fn version(&self) -> anyhow::Result<(ReadResult<(u32, u32)>, ReadResult<i64>)> {
         let request = Request::get("/version").body(Body::empty())?;
         let answer = timeout(TIMEOUT, self.0.send(request)).await;
-        let answer = answer.context("the API server does not answer")??;
+        let answer = answer.context("the API server does not answer")?;
+        let answer = answer.map_err(said)?;
         let date = answer
             .headers()
             .get("date")
@@ -180,7 +184,7 @@ impl Asker<'_> {
             .and_then(|date| rfc2822::parse(date).ok())
             .map(|date| date.timestamp().as_second() - wall_clock::now().as_second())
             .ok_or_else(|| "the API server tells no time".to_owned());
-        let info = self.0.apiserver_version().await?;
+        let info = self.0.apiserver_version().await.map_err(said)?;
         let number = |text: &str| {
             let digits = text.chars().take_while(char::is_ascii_digit);
             digits.collect::<String>().parse::<u32>().ok()

@@ -10,7 +10,7 @@ use anteroom_bus::{
     Address, Bus as _,
     nats::{NatsArgs, NatsBus},
 };
-use anteroom_model::{Binding, EntryKind, EntryRecord, FactError, Shape, system};
+use anteroom_model::{Binding, EntryKind, EntryRecord, ErrorCode, FactError, Shape, system};
 use anteroom_seal::Keys;
 use anteroom_wire::query::{Query, Selection};
 use anyhow::Context as _;
@@ -48,7 +48,8 @@ impl Live {
         let connected = tokio::time::timeout(ANSWER_TIMEOUT, query::connected(&*bus)).await;
         connected.ok().with_context(|| {
             format!(
-                "no connection to NATS within {} ms: see --nats-url, and who may log in",
+                "{}: no connection to NATS within {} ms: see --nats-url, and who may log in",
+                ErrorCode::BUS_UNAVAILABLE,
                 ANSWER_TIMEOUT.as_millis()
             )
         })?;

@@ -6,6 +6,7 @@ use anteroom_bus::{
     Address, Bus, BusExt as _, Call, Connection, RequestError, Signals,
     nats::{NatsArgs, NatsBus},
 };
+use anteroom_model::ErrorCode;
 use anteroom_wire::{
     beat::Beat,
     replica_beat::ReplicaBeat,
@@ -41,8 +42,9 @@ pub(crate) async fn connect(args: &NatsArgs) -> anyhow::Result<Arc<dyn Bus>> {
     let up = connection.wait_for(|connection| *connection == Connection::Up);
     if timeout(CONNECT_MAX, up).await.is_err() {
         bail!(
-            "NATS did not answer at {} within {} s: name its address (--nats-url), the operator's key \
+            "{}: NATS did not answer at {} within {} s: name its address (--nats-url), the operator's key \
              (--nats-nkey-file) and the authority of its certificate (--nats-ca-file)",
+            ErrorCode::BUS_UNAVAILABLE,
             args.nats_urls.join(", "),
             CONNECT_MAX.as_secs()
         );

@@ -94,7 +94,7 @@ impl RequestOpener {
             return Err(deadline.exceeded());
         };
         let (keys, view, message) = (self.asker_keys.clone(), view.clone(), message.clone());
-        off_thread(move || {
+        on_worker(move || {
             let _place = place;
             plain(&keys, &view, is_sealed, &message)
         })
@@ -137,7 +137,7 @@ impl RequestOpener {
         let place = self.decoding.take(beneficiary, 1, until).await;
         let place =
             place.map_err(|full| deadline.exceeded_over(full.over_part && is_of_namespace))?;
-        off_thread(move || {
+        on_worker(move || {
             // Held until it is done, though nobody may wait for it any more.
             let _place = place;
             decoded(&body)
@@ -191,7 +191,8 @@ fn invalid(error: &WireError) -> FactError {
     }
 }
 
-async fn off_thread<T: Send + 'static>(
+/// Does work on a thread of its own.
+async fn on_worker<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FactError> + Send + 'static,
 ) -> Result<T, FactError> {
     let done = tokio::task::spawn_blocking(work).await;

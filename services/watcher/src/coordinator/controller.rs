@@ -18,7 +18,6 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     call_pollers::CallPollers,
-    collection::Manifests,
     effect::{CoordinatorEffect, SystemView, Write},
     note_channel::NoteReceiver,
     note_queue::TakenNote,
@@ -193,10 +192,9 @@ impl Controller {
         }
     }
 
-    /// Hands a note to the reconciler. Policies are compiled there, and beats and leases do not wait for that.
+    /// Hands a note to the reconciler. Manifests are read and compiled there, and beats and leases do not wait for that.
     fn note(&mut self, (manifests, note, came): TakenNote) {
-        let compiles = matches!(manifests, Manifests::Policies(_));
-        let is_long = compiles && !matches!(note, Note::Heard { .. });
+        let is_long = !matches!(note, Note::Heard { .. });
         off_thread_if(is_long, || self.reconciler.note(manifests, note, came));
     }
 

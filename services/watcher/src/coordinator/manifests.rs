@@ -171,7 +171,7 @@ mod tests {
         assert_ne!(first.version, policy("3", json!({}), true).version);
     }
 
-    /// What compiling gave before stands in the version that was read first, and so says whether it was compiled again.
+    /// The version that was read first has another result of compiling, which shows if it is taken over.
     #[test]
     fn a_policy_is_compiled_again_only_if_compiling_reads_what_changed() {
         let object = json!({
@@ -214,7 +214,8 @@ mod tests {
             let target = changed.pointer_mut(pointer).unwrap();
             let fields = value.as_object().cloned().unwrap();
             target.as_object_mut().unwrap().extend(fields);
-            let (read, record) = PolicyManifest::read_again(&raw(&changed), cluster, Some(&first));
+            let (read, record) =
+                PolicyManifest::read_again(&raw(&changed), cluster, Some(first.clone()));
             assert_eq!(read.entries == first.entries, is_same, "{value}");
             let record = record.unwrap();
             assert_eq!(record.version == published.version, is_same, "{value}");

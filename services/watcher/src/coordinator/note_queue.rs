@@ -1,10 +1,10 @@
 //! Notes that wait for the controller. Pure.
 //!
-//! Of each object only the last note waits, in the place of the first. The cluster's objects go first, and the
+//! Only the last note of each object waits, in the place of the first. The cluster's objects go first, and the
 //! namespaces take turns. So whoever changes an object in a loop has one note in the queue, and one who changes many
 //! objects of a namespace lets others wait for one of them.
 //!
-//! What a note says of a whole collection stays in its place among the notes of that collection: a list begins and
+//! A note about a whole collection stays in its place among the notes of that collection: a list begins and
 //! ends where it did, and the news that the source was heard from follows all changes that came before.
 
 use std::{
@@ -184,6 +184,10 @@ impl CollectionNotes {
             _ => None,
         };
         if let Some(replaced) = replaced {
+            let more = bytes.saturating_sub(self::bytes(&replaced.note));
+            if more > 0 && count > 1 && self.bytes + more > BYTES_MAX {
+                return Some(arrived.note);
+            }
             let before = std::mem::replace(replaced, arrived);
             self.bytes += bytes;
             self.bytes -= self::bytes(&before.note);

@@ -37,7 +37,7 @@ struct KnownLogs {
 #[derive(Debug)]
 struct Highest {
     incarnation: Incarnation,
-    /// By writers.
+    /// By writers and the bus.
     at: Revision,
     /// By readers.
     read: Revision,
@@ -61,7 +61,7 @@ impl KnownLogs {
 pub(crate) struct Shortened;
 
 impl HighestPosition {
-    /// Notes a position that the log has, by the word of a writer.
+    /// Notes a position that the log has, by the word of a writer or of the bus.
     pub(crate) fn raise(&self, incarnation: &Incarnation, at: Revision) {
         let mut known = self.0.lock();
         if let Some(log) = known.log(incarnation) {
@@ -101,7 +101,7 @@ impl HighestPosition {
             })
     }
 
-    /// Returns the highest position of this log that any watcher is known to have written; 0: none is known.
+    /// Returns the known end of this log, without the word of readers; 0: none is known.
     pub(crate) fn written_in(&self, incarnation: &Incarnation) -> Revision {
         let mut known = self.0.lock();
         known.log(incarnation).map_or(Revision(0), |log| log.at)

@@ -137,7 +137,8 @@ impl Campaign<'_> {
         let term = lease.as_ref().map_or(0, |lease| lease.term);
         if lease.is_none() {
             // A log that lost its end may have lost its leases, while records of their terms are left.
-            self.term_seen = self.term_seen.max(self.bus.index().await?.term_max);
+            let term = self.members.term_in(self.bus, &head.incarnation).await?;
+            self.term_seen = self.term_seen.max(term);
         }
         // A lease that was overwritten may have an earlier term than the leader that was heard last.
         let heard = self.members.last_beat(self.group, term);

@@ -32,7 +32,7 @@ impl LogSnapshot {
         let mut groups: HashMap<Group, Self> = HashMap::new();
         for (id, view) in Self::new(index).views {
             let record = view.record.as_ref().or(view.unpurged.as_ref());
-            // A view is opened by its control record, so none is without.
+            // A view whose control record the log has lost has no group here, and begins anew whoever takes it.
             let group = record.map_or(Group::COORDINATOR, |r| Group::of(&r.info.source));
             groups.entry(group).or_default().views.insert(id, view);
         }

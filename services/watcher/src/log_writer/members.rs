@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Bus, BusExt as _, Connection};
+use anteroom_bus::{Bus, BusError, BusExt as _, Connection};
 use anteroom_model::{
     Group, Incarnation,
     limits::{BEAT_INTERVAL_MS, BEAT_SILENCE_MAX_MS},
@@ -91,6 +91,8 @@ pub(crate) struct Members {
     /// Somebody came or went, or a lease was handed back.
     changed: watch::Sender<()>,
     highest: HighestPosition,
+    /// The highest term in a log, as [`Members::term_in`] read it.
+    term_in_log: Arc<tokio::sync::Mutex<Option<(Incarnation, u32)>>>,
 }
 
 impl Members {
@@ -108,12 +110,30 @@ impl Members {
             election: Arc::new(Mutex::new(election)),
             changed: watch::Sender::new(()),
             highest: HighestPosition::default(),
+            term_in_log: Arc::default(),
         }
     }
 
     /// Returns this watcher's name.
     pub(crate) fn me(&self) -> &str {
         &self.me
+    }
+
+    /// Returns the highest term in this log, as it was when a candidate asked first: the log is read once for all groups.
+    /// Nobody has written for a group without a lease since.
+    ///
+    /// # Errors
+    /// The log was not read.
+    pub(crate) async fn term_in(&self, bus: &dyn Bus, log: &Incarnation) -> Result<u32, BusError> {
+        let mut known = self.term_in_log.lock().await;
+        if let Some((of, term)) = &*known
+            && of == log
+        {
+            return Ok(*term);
+        }
+        let index = bus.index().await?;
+        *known = Some((index.incarnation, index.term_max));
+        Ok(index.term_max)
     }
 
     /// The highest position of the log that any watcher is known to have written, or any reader to have read.

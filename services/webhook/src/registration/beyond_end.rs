@@ -3,19 +3,13 @@
 //! A log that lost its last records goes on from an earlier end. A configuration that was made from the lost records
 //! seems newer than all that follow, until the log has as many records again. No webhook could write another one.
 
-use std::time::Duration;
-
-use anteroom_bus::LogHead;
+use anteroom_bus::{EarlierEnd, LogHead};
 use anteroom_engine::catalog::LogPosition;
 use tokio::time::Instant;
 
-/// The time for which the log has to end before the position. Where servers elect a leader, its end may seem earlier for
-/// a moment.
-const BEYOND_MIN: Duration = Duration::from_secs(15);
-
 /// The time since which the log has ended before the position of the stored configuration.
 #[derive(Debug, Default)]
-pub(super) struct BeyondEnd(Option<Instant>);
+pub(super) struct BeyondEnd(EarlierEnd);
 
 impl BeyondEnd {
     /// Returns whether the log has lost the position that the configuration was made by. `end`: the log's end now; `None`:
@@ -26,18 +20,18 @@ impl BeyondEnd {
         end: Option<&LogHead>,
         now: Instant,
     ) -> bool {
-        let is_beyond =
-            |end: &LogHead| end.incarnation == made_by.incarnation && end.last < made_by.revision;
-        if !end.is_some_and(is_beyond) {
-            self.0 = None;
+        let Some(end) = end.filter(|end| end.incarnation == made_by.incarnation) else {
+            *self = Self::default();
             return false;
-        }
-        now >= *self.0.get_or_insert(now) + BEYOND_MIN
+        };
+        self.0.is_lasting(end.last, made_by.revision, now)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use anteroom_model::{Incarnation, Revision};
 
     use super::*;
@@ -58,8 +52,8 @@ mod tests {
             let now = begun + Duration::from_secs(seconds);
             beyond.is_proven(&made_by, Some(&end), now)
         };
-        assert!(!is_proven("a", 900, 0) && !is_proven("a", 905, 14));
-        assert!(is_proven("a", 910, 15));
+        assert!(!is_proven("a", 900, 0) && !is_proven("a", 905, 15));
+        assert!(is_proven("a", 910, 16));
         assert!(!is_proven("a", 1_000, 16), "the log has it");
         assert!(!is_proven("a", 910, 17) && !is_proven("b", 9, 31));
         assert!(!is_proven("a", 910, 32), "counted anew");

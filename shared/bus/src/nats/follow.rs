@@ -22,12 +22,13 @@ use tokio::{
 use super::{
     ClientState,
     consumer::{Consumer, ConsumerEvent, Delivered, Lost, Pass},
-    earlier::EarlierEnd,
+    earlier::believe,
     link,
     verify::Verifier,
 };
 use crate::{
-    BusError, Follower, LogEvent, LogHead, LogScope, RestartCause, Unreadable, position::Position,
+    BusError, EarlierEnd, Follower, LogEvent, LogHead, LogScope, RestartCause, Unreadable,
+    position::Position,
 };
 
 /// Events that wait for the follower's reader; at the limit, the reader's task waits, and asks the
@@ -248,7 +249,7 @@ impl LogReader {
     async fn head(&mut self) -> Result<LogHead, BusError> {
         let end = self.shared.api.end().await?;
         let read = self.position.in_log(&end.head.incarnation);
-        self.earlier.believe(end, read, Instant::now())
+        believe(&mut self.earlier, end, read, Instant::now())
     }
 
     /// Resumes after the position, or begins again.

@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     ClientState,
     consumer::{Consumer, ConsumerEvent, Lost, Pass},
+    earlier::believe,
 };
 use crate::{BusError, LogHead, LogIndex};
 
@@ -60,7 +61,7 @@ pub(super) async fn read(shared: &ClientState) -> Result<LogIndex, BusError> {
 async fn believed_head(shared: &ClientState) -> Result<LogHead, BusError> {
     let end = shared.api.end().await?;
     let lease = shared.last_lease(&end.head.incarnation);
-    shared.earlier.lock().believe(end, lease, Instant::now())
+    believe(&mut shared.earlier.lock(), end, lease, Instant::now())
 }
 
 /// A pass over the log's contents at `head`.

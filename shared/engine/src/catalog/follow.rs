@@ -283,8 +283,7 @@ impl CatalogReader {
             // How far another log has been read counts from the next reading on, which no record may lead to.
             self.marks = None;
         }
-        let waiting = self.policies.value.waiting();
-        self.waiting = waiting_since(&self.waiting, waiting, &self.read_to);
+        self.waiting = waiting_since(&self.waiting, self.turns.waiting(), &self.read_to);
         self.read_to = read_to;
         let position = claimed(&self.read_to, &self.waiting);
         let moved = position != self.position;
@@ -443,7 +442,7 @@ mod tests {
         shutdown.cancel();
     }
 
-    /// What a log had before it lost its last records is claimed no more.
+    /// The positions of records that the log has lost are claimed no more.
     #[tokio::test(start_paused = true)]
     async fn a_log_that_lost_records_is_claimed_from_its_begin_on() {
         let bus = Arc::new(LocalBus::new());

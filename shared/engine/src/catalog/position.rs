@@ -47,14 +47,14 @@ pub(super) fn position(
 
 /// Returns the policies that wait now. Whatever a policy waits for that did not wait before came after `read_to`, the
 /// position of the reading before.
-pub(super) fn waiting_since(
+pub(super) fn waiting_since<'k>(
     before: &WaitingPolicies,
-    waiting: &[ObjectKey],
+    waiting: impl IntoIterator<Item = &'k ObjectKey>,
     read_to: &LogPosition,
 ) -> WaitingPolicies {
     let since = |key: &ObjectKey| before.get(key).unwrap_or(read_to).clone();
     waiting
-        .iter()
+        .into_iter()
         .map(|key| (key.clone(), since(key)))
         .collect()
 }

@@ -10,7 +10,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use anteroom_bus::LogHead;
+use anteroom_bus::{EarlierEnd, LogHead};
 use anteroom_model::{FactError, Incarnation, Revision, ViewId};
 use anteroom_wire::query::QueryReply;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ const IDLE_MIN: Duration = Duration::from_secs(60 * 60);
 /// again after this time.
 const LEFT_MIN: Duration = Duration::from_secs(5 * 60);
 
-/// The time that the log has to reach a floor. Where servers elect a leader, its end may seem earlier for a moment.
+/// The time that the log has to reach a floor, before its end is asked for.
 const REACHED_MAX: Duration = Duration::from_secs(5);
 
 /// The shortest time between two questions for the log's end.
@@ -54,6 +54,8 @@ struct Position {
     read_at: Instant,
     /// When the floor rose to where it is.
     raised_at: Instant,
+    /// The log seems to end before the floor.
+    earlier_end: EarlierEnd,
     /// The log before the floor's, and when the first answer of another one came.
     left: Option<(Incarnation, Instant)>,
 }
@@ -93,20 +95,29 @@ impl Floors {
         is_due
     }
 
-    /// Takes in the log's end, as it was after `asked`. Floors beyond it that are not new fall to it.
+    /// Takes in the log's end, as it was after `asked`. Floors that stay beyond it fall to it: where servers elect a leader,
+    /// the end may seem earlier for a moment.
     pub(super) fn end_is(&self, end: LogHead, asked: Instant) {
         let mut positions = self.0.lock();
         for (view, known) in &mut positions.by_view {
             let floor = &mut known.floor;
-            let is_old = asked.duration_since(known.raised_at) >= REACHED_MAX;
-            if is_old && floor.incarnation == end.incarnation && floor.revision > end.last {
+            if floor.incarnation != end.incarnation {
+                known.earlier_end = EarlierEnd::default();
+                continue;
+            }
+            if known
+                .earlier_end
+                .is_lasting(end.last, floor.revision, asked)
+            {
                 tracing::warn!(
                     %view,
                     revision = %floor.revision,
                     end = %end.last,
-                    "answer of a replica named a position that the log does not have: it demands nothing of other replicas any more; check who has the replicas' login to NATS"
+                    "answer of a replica named a position that the log does not have: it demands nothing of other replicas any more; \
+                     NATS has lost records, or somebody else has the replicas' login"
                 );
                 floor.revision = end.last;
+                known.earlier_end = EarlierEnd::default();
             }
         }
         positions.end = Some(end);
@@ -155,6 +166,7 @@ impl Floors {
             floor,
             read_at: now,
             raised_at: now,
+            earlier_end: EarlierEnd::default(),
             left: None,
         };
         positions.by_view.insert(view.clone(), position);
@@ -181,6 +193,7 @@ impl Position {
             self.left = Some((left, now));
             floor.revision = revision;
             self.raised_at = now;
+            self.earlier_end = EarlierEnd::default();
         }
         if revision > floor.revision {
             floor.revision = revision;
@@ -209,6 +222,9 @@ mod tests {
     use anteroom_model::ResourceVersion;
 
     use super::*;
+
+    /// Longer than a server is late.
+    const LASTS: Duration = Duration::from_secs(16);
 
     fn reply(incarnation: &str, revision: u64) -> QueryReply {
         QueryReply {
@@ -283,8 +299,10 @@ mod tests {
         let at = |view| floors.get(view).unwrap().revision.0;
         floors.raise(&view, &reply("one", u64::MAX)).unwrap();
         assert!(!check(9), "the log may still reach it");
-        assert_eq!(at(&view), u64::MAX);
         tokio::time::advance(REACHED_MAX).await;
+        assert!(check(9));
+        assert_eq!(at(&view), u64::MAX, "a server may only be late");
+        tokio::time::advance(LASTS).await;
         // True answers do not make it newer.
         floors.raise(&view, &reply("one", 10)).unwrap();
         floors.raise(&other, &reply("one", 12)).unwrap();
@@ -315,8 +333,18 @@ mod tests {
         assert!(floors.is_check_due(&view));
         floors.forget_end();
         assert!(!floors.is_check_due(&view), "it was asked just now");
+        let floor = || floors.get(&view).unwrap().revision;
         end_is(900);
-        assert_eq!(floors.get(&view).unwrap().revision, Revision(900));
+        assert_eq!(floor(), Revision(1_000), "a server may only be late");
+        tokio::time::advance(LASTS).await;
+        assert!(floors.is_check_due(&view));
+        end_is(1_001);
+        floors.forget_end();
+        end_is(900);
+        assert_eq!(floor(), Revision(1_000), "the log had it meanwhile");
+        tokio::time::advance(LASTS).await;
+        end_is(900);
+        assert_eq!(floor(), Revision(900));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Views of this process, which are asked before replicas.
 //!
-//! What they answer counts as a replica's answer does: it is no older than the last one (`floors`), and it says its
-//! revision and age. Errors count for nothing here: replicas may answer, or say the same.
+//! Their answers count as those of replicas do: an answer is no older than the last one (`floors`), and has its revision
+//! and age. Errors count for nothing here: replicas may answer, or say the same.
 
 use std::{fmt, time::Duration};
 
@@ -14,7 +14,8 @@ pub trait LocalViews: fmt::Debug + Send + Sync {
     /// Returns true if the view is local, whether it answers or not.
     fn holds(&self, view: &ViewId) -> bool;
 
-    /// Answers a request where that takes no time that other reviews could miss; `None`: it takes long.
+    /// Answers a request where that takes no time that other reviews could miss; `None`: it takes long, or waits for
+    /// a position of the log.
     fn answer_at_once(
         &self,
         view: &ViewId,
@@ -34,7 +35,7 @@ pub trait LocalViews: fmt::Debug + Send + Sync {
 /// The answer of a local view before anything takes long.
 pub(super) enum AtOnce {
     Answered(QueryReply),
-    /// It takes long, and the view can answer.
+    /// It takes long, or waits for a position of the log.
     TakesLong,
     /// The view does not answer.
     No,

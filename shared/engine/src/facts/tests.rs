@@ -375,7 +375,7 @@ async fn a_live_read_carries_its_policy_and_returns_the_watchers_answer() {
     );
 }
 
-/// What would be done twice if it arrived twice is sent again only if it never left.
+/// A call that would be done twice if it arrived twice is sent again only if it never left.
 #[tokio::test(start_paused = true)]
 async fn a_post_that_never_left_is_sent_once_the_bus_is_back() {
     let world = World::new(0.0);

@@ -11,8 +11,9 @@ use anteroom_seal::{AskedOf, Keys};
 use anteroom_wire::query::{
     Query, QueryOutcome, QueryReply, QueryRequest, decode_outcome, encode_request,
 };
+use futures::future::{Either, select};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{
@@ -59,7 +60,7 @@ pub(super) struct Views {
 }
 
 /// A request to one view.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Question {
     view: ViewId,
     request: QueryRequest,
@@ -273,9 +274,16 @@ impl Views {
             AtOnce::No => return self.replicas(question, deadline, waits).await,
             AtOnce::TakesLong => {}
         }
-        match self.replicas(question, half_way(deadline), false).await {
-            Err(error) if error.class().retry != Retry::Final => {}
-            replied => return replied,
+        // In boxes, so that the future of a short query stays small.
+        let mut travelling = question.clone();
+        let mut replicas = Box::pin(self.replicas(&mut travelling, deadline, false));
+        match timeout_at(half_way(deadline), &mut replicas).await {
+            Ok(Err(error)) if error.class().retry != Retry::Final => {}
+            Ok(replied) => return replied,
+            Err(_) => {
+                let here = Box::pin(self.at_length(local, question, deadline));
+                return whoever_is_first(here, replicas).await;
+            }
         }
         match self.at_length(local, question, deadline).await {
             Some(reply) => Ok((reply, false)),
@@ -303,7 +311,11 @@ impl Views {
     ) -> Option<QueryReply> {
         let left = deadline.saturating_duration_since(Instant::now());
         let answering = local.answer(&question.view, &question.request, left);
-        let counting = self.counting(question, answering.await);
+        // Some of the results may be late. Nobody else would have them in time.
+        let counting = answering.await.and_then(|reply| {
+            self.floors.raise(&question.view, &reply)?;
+            Ok(reply)
+        });
         let outcome = counting.as_ref().err().map(|error| error.code().as_str());
         self.recorder.local_query(outcome.unwrap_or("alone"));
         counting.ok()
@@ -460,6 +472,19 @@ impl Views {
                 })
             }
         }
+    }
+}
+
+/// Returns the answer of this process or that of replicas, whichever comes first.
+async fn whoever_is_first(
+    here: impl Future<Output = Option<QueryReply>> + Unpin,
+    replicas: impl Future<Output = Result<Replied, FactError>> + Unpin,
+) -> Result<Replied, FactError> {
+    match select(here, replicas).await {
+        Either::Left((Some(reply), _)) => Ok((reply, false)),
+        Either::Left((None, replicas)) => replicas.await,
+        Either::Right((Ok(replied), _)) => Ok(replied),
+        Either::Right((Err(error), here)) => here.await.map(|reply| (reply, false)).ok_or(error),
     }
 }
 

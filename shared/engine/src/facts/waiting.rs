@@ -133,7 +133,11 @@ impl ReviewWaiting<'_> {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         let (free, taken) = match added {
             Ok(_) => (all, None),
-            Err(_) => (0, Some(self.memory.0.try_take(self.owner, all)?)),
+            Err(_) => {
+                // A rule on existing objects may hold more than there is, and has all of it.
+                let units = all.min(self.memory.0.units_max());
+                (0, Some(self.memory.0.try_take(self.owner, units)?))
+            }
         };
         of_scope.values.fetch_add(held.values, Ordering::Relaxed);
         Ok(Some(WaitingPermit {
@@ -173,6 +177,20 @@ impl Drop for WaitingPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_that_holds_more_than_there_is_has_all_of_it() {
+        let memory = WaitingMemory::default();
+        let hold = |namespace: &str, bytes| {
+            let mut review = memory.of(owner(namespace));
+            review.hold(PolicyScope::Namespace, values(bytes))
+        };
+        let held = hold("a", 2 * MEMORY_BYTES_MAX).unwrap();
+        assert!(held.is_some() && !memory.is_free());
+        assert!(hold("b", MIB).is_err());
+        drop(held);
+        assert!(memory.is_free());
+    }
 
     const MIB: u64 = 1024 * 1024;
 

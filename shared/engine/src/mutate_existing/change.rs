@@ -111,14 +111,14 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
                 run.end_too_costly();
                 return None;
             }
-            if let Some(asked) = asked {
-                if let Err(full) = run.hold(&mut self.waiting) {
-                    run.end_without_memory(asked, full);
-                    return None;
-                }
-                self.asked = Some(asked);
-            }
+            // Also where there is no memory to go on: it is to be written.
             let changed = run.take_changed();
+            if let Some(asked) = asked {
+                match run.hold(&mut self.waiting) {
+                    Ok(()) => self.asked = Some(asked),
+                    Err(full) => run.end_without_memory(asked, full),
+                }
+            }
             if !changed.is_empty() {
                 return Some(changed);
             }

@@ -28,6 +28,11 @@ pub(crate) struct CompileTurns {
 type Changed = BTreeMap<Box<str>, BTreeMap<(u64, ObjectKey), Bytes>>;
 
 impl CompileTurns {
+    /// Returns the policies whose present version waits to be compiled, after the last set was built.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.waiting.keys()
+    }
+
     /// Takes the manifest with the next turn.
     fn take(&mut self, changed: &mut Changed) -> Option<(ObjectKey, Bytes)> {
         let range = (Bound::Excluded(&*self.last), Bound::<&str>::Unbounded);
@@ -55,7 +60,7 @@ impl PolicySet {
 
     /// Builds the set as [`PolicySet::build`] does, and compiles policies of namespaces only while `goes_on` is true, but
     /// one in any case. The others wait: their version of `before`, if there is one, stays in force.
-    /// [`PolicySet::waiting`] names them.
+    /// [`CompileTurns::waiting`] names them.
     #[must_use]
     pub(crate) fn build_while(
         before: &Self,
@@ -112,19 +117,11 @@ impl PolicySet {
         let in_force = in_force.filter_map(|key| known.get(key).copied());
         entries.extend(in_force.cloned());
         entries.sort_by(|a, b| a.key.cmp(&b.key));
-        let mut waiting: Vec<_> = turns.waiting.keys().cloned().collect();
-        waiting.sort();
         Self {
             indexes: ByPhase::of(|phase| Index::of(&entries, phase)),
             entries,
             passed_over,
-            waiting,
         }
-    }
-
-    /// Returns the policies whose present version waits to be compiled, in order of key.
-    pub(crate) fn waiting(&self) -> &[ObjectKey] {
-        &self.waiting
     }
 }
 
@@ -167,8 +164,10 @@ mod tests {
         keys.collect()
     }
 
-    fn waiting(set: &PolicySet) -> Vec<String> {
-        set.waiting().iter().map(ToString::to_string).collect()
+    fn waiting(turns: &CompileTurns) -> Vec<String> {
+        let mut waiting: Vec<_> = turns.waiting().map(ToString::to_string).collect();
+        waiting.sort();
+        waiting
     }
 
     #[test]
@@ -177,11 +176,11 @@ mod tests {
         let mut turns = CompileTurns::default();
         let first = build(&PolicySet::default(), &mut turns, 2, &all);
         assert_eq!(in_force(&first), ["p", "q", "a/1", "b/1"]);
-        assert_eq!(waiting(&first), ["a/2", "a/3", "c/1"]);
+        assert_eq!(waiting(&turns), ["a/2", "a/3", "c/1"]);
         let second = build(&first, &mut turns, 1, &all);
-        assert_eq!(waiting(&second), ["a/2", "a/3"]);
+        assert_eq!(waiting(&turns), ["a/2", "a/3"]);
         let third = build(&second, &mut turns, 9, &all);
-        assert_eq!(waiting(&third), [""; 0]);
+        assert_eq!(waiting(&turns), [""; 0]);
         assert_eq!(third.counts(), (7, 0));
     }
 
@@ -192,14 +191,14 @@ mod tests {
         let first = build(&PolicySet::default(), &mut turns, 9, &versions(1));
         let second = build(&first, &mut turns, 1, &versions(2));
         // The last turn was that of `b`.
-        assert_eq!(waiting(&second), ["b/1"]);
+        assert_eq!(waiting(&turns), ["b/1"]);
         assert_eq!(in_force(&second), ["p", "a/1", "b/1"]);
         let same = |at: usize| Arc::ptr_eq(&first.entries[at], &second.entries[at]);
         assert_eq!([0, 1, 2].map(same), [false, false, true]);
         // What is gone is gone at once.
         let third = build(&second, &mut turns, 1, &versions(3)[..2]);
         assert_eq!(in_force(&third), ["p", "a/1"]);
-        assert_eq!(waiting(&third), [""; 0]);
+        assert_eq!(waiting(&turns), [""; 0]);
     }
 
     #[test]
@@ -249,11 +248,11 @@ mod tests {
         let mut turns = CompileTurns::default();
         let first = build(&PolicySet::default(), &mut turns, 9, &[good]);
         let second = build(&first, &mut turns, 9, &[broken("a/1")]);
-        assert_eq!(waiting(&second), [""; 0]);
+        assert_eq!(waiting(&turns), [""; 0]);
         let more = [broken("a/1"), version("a/2", 1)];
         // One is compiled in any case, and that is not the broken one.
         let third = build(&second, &mut turns, 1, &more);
-        assert_eq!(waiting(&third), [""; 0]);
+        assert_eq!(waiting(&turns), [""; 0]);
         assert_eq!(third.counts(), (2, 0));
     }
 }

@@ -56,7 +56,7 @@ const VALUES: [&str; 7] = [
 ];
 
 /// Values that are refused, and what of the message says where.
-const REFUSED: [(&str, &str); 14] = [
+const REFUSED: [(&str, &str); 15] = [
     ("nats.replicas=2", "/nats/replicas"),
     ("admissionControler.replicas=3", "admissionControler"),
     ("watcher.replicas=0", "/watcher/replicas"),
@@ -84,6 +84,10 @@ const REFUSED: [(&str, &str); 14] = [
     (
         "cacheReplica.container.resources.limits.memory=64Mi",
         "128Mi is the least",
+    ),
+    (
+        "admissionController.container.resources.limits.memory=128Mi",
+        "reviews need 160Mi",
     ),
     ("spread.nodes=Never", "/spread/nodes"),
 ];

@@ -105,7 +105,7 @@ impl PolicyManifest {
     pub(crate) fn read_again(
         object: &RawObject,
         kind: PolicyKind,
-        known: Option<&Self>,
+        known: Option<Self>,
     ) -> (Self, Option<Record>) {
         let mut read = Self::of_author(object, kind);
         match read.compile(object, kind, known) {
@@ -221,7 +221,7 @@ impl PolicyManifest {
         &mut self,
         object: &RawObject,
         kind: PolicyKind,
-        known: Option<&Self>,
+        known: Option<Self>,
     ) -> Result<Record, PruneError> {
         let (manifest, status, published) = self.published(object, kind)?;
         let known = known.filter(|known| {
@@ -231,7 +231,7 @@ impl PolicyManifest {
                 && known.identity.generation == self.identity.generation
         });
         match known {
-            Some(known) => self.take_compiled(known.clone()),
+            Some(known) => self.take_compiled(known),
             None => self.compile_anew(&manifest, kind, published.body.len()),
         }
         self.rules_now = Some(match kind.is_cel() {

@@ -223,4 +223,8 @@ fn each_collection_has_room_of_its_own() {
             .is_none()
     );
     assert!(queue.push(POLICIES, put("b/q", 1), now).is_none());
+    let grown = queue.push(POLICIES, put("b/q", 2), now);
+    assert!(grown.is_some(), "objects may grow while they wait");
+    assert!(queue.push(POLICIES, gone("b/p"), now).is_none());
+    assert!(queue.push(POLICIES, put("b/q", 2), now).is_none());
 }

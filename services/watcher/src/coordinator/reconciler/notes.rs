@@ -167,7 +167,7 @@ impl Reconciler {
         if self.policy_waits(&id, object) {
             return;
         }
-        let policy = self.policy_of(&id, object, known.as_ref());
+        let policy = self.policy_of(&id, object, known);
         match self.may_be_in_force(&id, &policy) {
             true => drop(self.inherited.remove(&id.0)),
             false => self.put_inherited(&id, &policy.manifest.identity.uid),
@@ -180,7 +180,7 @@ impl Reconciler {
         &self,
         id: &PolicyId,
         object: &RawObject,
-        known: Option<&PolicyManifest>,
+        known: Option<PolicyManifest>,
     ) -> HeldVersion {
         let (mut manifest, record) = PolicyManifest::read_again(object, id.kind(), known);
         let allowed = id.may_read_secrets(&self.options.secrets);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::{
     large_requests::{HeldRequest, LargeRequests},
     limits::ReadClaim,
-    reader::off_thread,
+    reader::on_worker_if_large,
 };
 
 /// A request that is not decoded yet: it takes the bytes of its message alone.
@@ -56,7 +56,7 @@ impl EncodedRequest {
         let memory = large_requests.memory_for(body.len(), values, claim);
         let memory = memory.await?;
         let size = usize::try_from(values).unwrap_or(usize::MAX);
-        let decoded = off_thread(size, move || {
+        let decoded = on_worker_if_large(size, move || {
             let request = live::decode_request(&body).map_err(|error| undecodable(&error));
             // The memory is held here too, also where nobody waits for the request any more.
             request.map(|request| HeldRequest::new(request, memory))

@@ -18,8 +18,8 @@ const ALL_BYTES_MAX: u64 = REQUEST_MEMORY_BYTES_MAX as u64 + 16 * 1024 * 1024;
 /// The most text of large requests that wait for memory.
 const WAITING_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// The texts of a request that are in memory with its values: as it came, and opened or written again for a server.
-const TEXTS: u64 = 2;
+/// The texts of a request that are in memory with its values: as it came, opened, and written again for a server.
+const TEXTS: u64 = 3;
 
 /// The memory of large requests.
 pub(super) struct LargeRequests(MemoryTurns);
@@ -28,15 +28,17 @@ pub(super) struct LargeRequests(MemoryTurns);
 pub(super) struct HeldRequest {
     pub(super) request: LiveRequest,
     /// `None`: it is small.
-    _memory: Option<MemoryPart>,
+    memory: Option<MemoryPart>,
 }
 
 impl HeldRequest {
     pub(super) fn new(request: LiveRequest, memory: Option<MemoryPart>) -> Self {
-        Self {
-            request,
-            _memory: memory,
-        }
+        Self { request, memory }
+    }
+
+    /// Returns true if work on all of its values takes long.
+    pub(super) fn is_large(&self) -> bool {
+        self.memory.is_some()
     }
 
     pub(super) fn query(&self) -> &Query {
@@ -136,7 +138,7 @@ mod tests {
         let small = requests.memory_for(0, LARGE_BYTES_MIN - 1, &other).await;
         assert!(small.unwrap().is_none());
         drop(largest);
-        let text_bytes = usize::try_from(LARGE_BYTES_MIN / TEXTS).unwrap();
+        let text_bytes = usize::try_from(LARGE_BYTES_MIN.div_ceil(TEXTS)).unwrap();
         let with_its_text = requests.memory_for(text_bytes, 0, &other).await;
         assert!(with_its_text.unwrap().is_some());
     }

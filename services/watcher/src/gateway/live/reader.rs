@@ -6,7 +6,9 @@ use anteroom_bus::{Address, Call};
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, PolicyKind, Refusal, service_answer};
-use anteroom_runtime::{fair_quota::FairPermit, under_way::JobsUnderWay};
+use anteroom_runtime::{
+    fair_quota::FairPermit, off_thread::off_thread_if, under_way::JobsUnderWay,
+};
 use anteroom_seal::withheld;
 use anteroom_wire::{
     beneficiary::Beneficiary,
@@ -270,7 +272,7 @@ impl LiveReader {
         deadline: Instant,
     ) -> LiveOutcome {
         let request = &held.request;
-        let allowed = Arc::new(self.allowed_soon(request).await?);
+        let allowed = Arc::new(self.allowed_soon(held).await?);
         self.check_secrets(request, &allowed, is_sealed)?;
         let secret = allowed.secret;
         let _permit;
@@ -350,9 +352,11 @@ impl LiveReader {
         }
     }
 
-    async fn allowed_soon(&self, request: &LiveRequest) -> Result<Allowed, FactError> {
-        let allowed = |policy: &Policy| Allowed::by(policy, request);
-        self.soon(&request.policy, allowed).await
+    async fn allowed_soon(&self, held: &HeldRequest) -> Result<Allowed, FactError> {
+        // The values of a call are written out there.
+        let allowed =
+            |policy: &Policy| off_thread_if(held.is_large(), || Allowed::by(policy, &held.request));
+        self.soon(&held.request.policy, allowed).await
     }
 
     /// Checks that a policy permits the read.
@@ -476,12 +480,12 @@ impl LiveReader {
         let (size, config_map) = (bytes.len(), allowed.config_map);
         let text = bytes.clone();
         let counted = move || parsed_bytes(&text).map_err(|fault| read_failed(&fault));
-        let parsed_bytes = off_thread(size, counted).await?;
+        let parsed_bytes = on_worker_if_large(size, counted).await?;
         let memory = self
             .large_answers
             .memory_for(size, parsed_bytes, claim)
             .await?;
-        let answer = off_thread(size, move || match status {
+        let answer = on_worker_if_large(size, move || match status {
             // As in Kyverno a body that is no JSON is null, beside its status.
             Some(status) => {
                 let body = parse_or_null(&bytes).map_err(|fault| read_failed(&fault))?;
@@ -548,7 +552,7 @@ fn as_config_map(bytes: &[u8]) -> Result<Value, FactError> {
 }
 
 /// Work over so many bytes, where it holds up nobody.
-pub(super) async fn off_thread<T: Send + 'static>(
+pub(super) async fn on_worker_if_large<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, FactError> + Send + 'static,
 ) -> Result<T, FactError> {

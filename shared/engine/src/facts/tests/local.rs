@@ -11,9 +11,9 @@ use super::*;
 /// Views of this process that say what a test wants them to say.
 #[derive(Debug, Default)]
 struct Fake {
-    /// What is said at once, in turn; `None`: it takes long.
+    /// The answers at once, in turn; `None`: the query takes long.
     at_once: Mutex<VecDeque<Option<QueryOutcome>>>,
-    /// What is said later, in turn.
+    /// The later answers, in turn.
     at_length: Mutex<VecDeque<QueryOutcome>>,
     /// The positions that were demanded.
     demanded: Mutex<Vec<Option<(Incarnation, Revision)>>>,
@@ -133,6 +133,21 @@ async fn what_takes_long_is_answered_here_where_no_replica_answers() {
     assert_eq!(fact.got().unwrap(), Ok(json!("here")));
     assert!(begun.elapsed() < Duration::from_secs(1), "nobody waits");
     assert_eq!(code(&world.answer(entry("services")).await), "AR106");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_long_is_begun_here_once_replicas_have_had_half_of_the_time() {
+    let late = FactError::DeadlineExceeded {
+        deadline_ms: 1,
+        over_part: false,
+    };
+    let (world, _fake) = world([None, None], [says("here"), outcome(vec![Err(late)])]);
+    let replica = world.replica(view("services.v1"), |_, _| None).await;
+    let fact = world.answer(entry("services")).await;
+    assert_eq!(fact.got().unwrap(), Ok(json!("here")));
+    assert!(replica.calls() >= 1);
+    // A late result is one of its query. The others of the same reply count.
+    assert_eq!(code(&world.answer(entry("services")).await), "AR204");
 }
 
 /// Neither a replica nor this process answers from before the other's last answer.

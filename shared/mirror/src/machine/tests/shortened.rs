@@ -122,6 +122,25 @@ fn objects_without_a_control_record_are_given_up_until_a_record_of_their_view_co
     assert_eq!(world.read(0, |read, _| read.len()), Some(1));
 }
 
+/// A follower that begins anew knows nothing of the log's earlier end.
+#[test]
+fn a_log_that_was_shortened_before_a_new_follower_began_is_noticed_at_its_end() {
+    let mut world = synced_world();
+    let read = world.last;
+    let incarnation = world.machine.incarnation.clone();
+    let cause = RestartCause::Start;
+    let log = |world: &mut World, event| world.machine.log(world.now, event);
+    log(&mut world, LogEvent::Restart { incarnation, cause });
+    let revision = Revision(read.0 - 1);
+    let effects = log(&mut world, LogEvent::CaughtUp { revision });
+    let asks =
+        |effect: &MirrorEffect| matches!(effect, MirrorEffect::AskAgain(RereadCause::Shortened));
+    assert!(effects.iter().any(asks));
+    assert_eq!(world.machine.shortened(), 1);
+    assert_eq!(world.machine.position(), Revision(0));
+    assert_eq!(world.machine.furthest().1, read);
+}
+
 #[test]
 fn the_furthest_position_outlives_a_loss_of_records_and_no_new_log() {
     let mut world = synced_world();
