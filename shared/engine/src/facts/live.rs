@@ -230,7 +230,8 @@ impl Live {
                     return asked;
                 }
             };
-            if !self.outages.wait(&(), &error, deadline).await {
+            // There is one outage at most, which is everybody's.
+            if !self.outages.wait(&(), "", &error, deadline).await {
                 return Err(error);
             }
         }

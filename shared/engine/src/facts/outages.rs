@@ -8,6 +8,10 @@
 //! |---|---|
 //! | less than the patience | asks again, until the patience or its deadline is over |
 //! | longer | fails with the last error; one in [`PROBE_INTERVAL`] asks once |
+//!
+//! An outage is remembered for all who ask by its key, and counted for the policies of the namespace that found it first. The
+//! author of a policy chooses a part of the key: the age that it accepts. So the policies of a namespace have a part of the
+//! outages that are remembered, and those of the cluster always find room.
 
 use std::{
     collections::HashMap,
@@ -20,6 +24,7 @@ use std::{
 };
 
 use anteroom_model::FactError;
+use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, futures::OwnedNotified},
@@ -44,8 +49,9 @@ const TAKEN_OVER_AFTER: Duration = Duration::from_millis(500);
 /// The period over which the retries of waiting requests are spread, so that a returning backend is not flooded.
 const SPREAD: Duration = Duration::from_millis(50);
 
-/// The most outages that are known at once. Requests do not wait for further ones.
-const OUTAGES_MAX: usize = 4_096;
+/// The most outages that are known at once. Requests do not wait for further ones. Policies of namespaces find three quarters
+/// of them at most, and those of one namespace a quarter.
+const OUTAGES_MAX: u32 = 4_096;
 
 /// The outages of everything that is asked by a key. Cheap to clone; all clones are one.
 #[derive(Debug)]
@@ -57,10 +63,15 @@ struct OutageState<K> {
     /// The number of outages, so that nothing is looked up while there are none.
     count: AtomicUsize,
     outages: Mutex<HashMap<K, Outage>>,
+    outages_max: usize,
+    /// The places for outages that policies of namespaces found.
+    places: Arc<FairQuota<String>>,
 }
 
 #[derive(Debug)]
 struct Outage {
+    /// `None`: a policy of the cluster found it.
+    _place: Option<FairPermit<String>>,
     since: Instant,
     /// The time of the last failed request.
     last: Instant,
@@ -107,10 +118,16 @@ impl<K: Clone + Eq + Hash> Drop for Watching<'_, K> {
 
 impl<K: Clone + Eq + Hash> Outages<K> {
     pub(super) fn new(patience: Duration) -> Self {
+        Self::with_room(patience, OUTAGES_MAX)
+    }
+
+    fn with_room(patience: Duration, outages_max: u32) -> Self {
         Self(Arc::new(OutageState {
             patience,
             count: AtomicUsize::new(0),
             outages: Mutex::default(),
+            outages_max: outages_max as usize,
+            places: FairQuota::of_namespaces(outages_max),
         }))
     }
 
@@ -144,9 +161,16 @@ impl<K: Clone + Eq + Hash> Outages<K> {
         }
     }
 
-    /// Waits until it may be worth asking again. False: it is not within the patience and the deadline.
-    pub(super) async fn wait(&self, key: &K, error: &FactError, deadline: Instant) -> bool {
-        let Some(until) = self.failed(key, error, deadline) else {
+    /// Waits until it may be worth asking again. False: it is not within the patience and the deadline. `namespace`: that of
+    /// the policies that ask; empty: they are of the cluster.
+    pub(super) async fn wait(
+        &self,
+        key: &K,
+        namespace: &str,
+        error: &FactError,
+        deadline: Instant,
+    ) -> bool {
+        let Some(until) = self.failed(key, namespace, error, deadline) else {
             return false;
         };
         loop {
@@ -170,27 +194,41 @@ impl<K: Clone + Eq + Hash> Outages<K> {
         }
     }
 
-    /// Notes a failure. Returns the time until which the request may wait; `None`: the outage is old.
-    fn failed(&self, key: &K, error: &FactError, deadline: Instant) -> Option<Instant> {
+    /// Notes a failure. Returns the time until which the request may wait; `None`: the outage is old, or there is no room to
+    /// remember it.
+    fn failed(
+        &self,
+        key: &K,
+        namespace: &str,
+        error: &FactError,
+        deadline: Instant,
+    ) -> Option<Instant> {
         let (now, patience) = (Instant::now(), self.0.patience);
         let mut outages = self.0.outages.lock();
-        if !outages.contains_key(key) {
+        let known = outages.get(key);
+        if known.is_none_or(|outage| outage.is_forgotten(now, patience)) {
             outages.retain(|_, outage| !outage.is_forgotten(now, patience));
-            if outages.len() >= OUTAGES_MAX {
+            self.0.count.store(outages.len(), Ordering::Relaxed);
+            if outages.len() >= self.0.outages_max {
                 return None;
             }
+            let place = self.place(namespace).ok()?;
+            outages.insert(key.clone(), Outage::new(now, error, place));
         }
-        let outage = outages
-            .entry(key.clone())
-            .or_insert_with(|| Outage::new(now, error));
-        if outage.is_forgotten(now, patience) {
-            *outage = Outage::new(now, error);
-        }
+        let outage = outages.get_mut(key)?;
         outage.last = now;
         outage.error = error.clone();
         let until = deadline.min(outage.since + patience);
         self.0.count.store(outages.len(), Ordering::Relaxed);
         (now < until).then_some(until)
+    }
+
+    /// Takes a place for an outage that policies of this namespace found. Those of the cluster need none.
+    fn place(&self, namespace: &str) -> Result<Option<FairPermit<String>>, QuotaFull> {
+        match namespace {
+            "" => Ok(None),
+            namespace => self.0.places.try_take(namespace.to_owned(), 1).map(Some),
+        }
     }
 
     fn next_step<'a>(&'a self, key: &'a K) -> OutageStep<'a, K> {
@@ -211,8 +249,9 @@ impl<K: Clone + Eq + Hash> Outages<K> {
 }
 
 impl Outage {
-    fn new(now: Instant, error: &FactError) -> Self {
+    fn new(now: Instant, error: &FactError, place: Option<FairPermit<String>>) -> Self {
         Self {
+            _place: place,
             since: now,
             last: now,
             error: error.clone(),
@@ -255,7 +294,7 @@ mod tests {
                 outages.answered(&1);
                 return (true, asked);
             }
-            if !outages.wait(&1, &error(), deadline).await {
+            if !outages.wait(&1, "", &error(), deadline).await {
                 return (false, asked);
             }
         }
@@ -319,7 +358,7 @@ mod tests {
     #[test]
     fn an_answer_before_the_wait_begins_ends_it() {
         let outages = Outages::new(PATIENCE_DEFAULT);
-        assert!(outages.failed(&1, &error(), after(5)).is_some());
+        assert!(outages.failed(&1, "", &error(), after(5)).is_some());
         let looking = outages.next_step(&1);
         assert!(matches!(looking, OutageStep::Look { .. }));
         let OutageStep::Wait(over) = outages.next_step(&1) else {
@@ -338,5 +377,33 @@ mod tests {
         assert!(outages.refusal(&1).is_none(), "its turn to look");
         assert!(outages.refusal(&1).is_some());
         assert!(outages.refusal(&2).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn outages_that_a_namespace_finds_leave_room_to_those_of_others() {
+        let (outages, mut keys) = (Outages::with_room(PATIENCE_DEFAULT, 64), 0_u32..);
+        // Returns those that are remembered of a hundred new outages.
+        let mut find = |namespace: &str| -> Vec<u32> {
+            let found = keys.by_ref().take(100).filter(|key| {
+                let until = outages.failed(key, namespace, &error(), after(20));
+                until.is_some()
+            });
+            found.collect()
+        };
+        let of_flood = find("flood");
+        assert_eq!((of_flood.len(), find("shop").len()), (16, 16));
+        // The place of an outage that is over is free.
+        outages.answered(&of_flood[0]);
+        assert_eq!(find("flood").len(), 1);
+        // However many namespaces there are, the cluster has the last quarter.
+        let of_others = ["a", "b", "c", "d", "e"].map(|namespace| find(namespace).len());
+        assert_eq!(of_others.iter().sum::<usize>(), 16, "{of_others:?}");
+        assert_eq!((find("").len(), find("late").len()), (16, 0));
+        // An outage is remembered for all who ask the same.
+        let known = outages.failed(&of_flood[1], "late", &error(), after(20));
+        assert!(known.is_some());
+        sleep(PATIENCE_DEFAULT).await;
+        assert_eq!(find("flood").len(), 16);
+        assert_eq!(outages.0.count.load(Ordering::Relaxed), 16);
     }
 }

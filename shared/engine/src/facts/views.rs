@@ -367,7 +367,8 @@ impl Views {
                 }
                 return Err(error);
             }
-            if !waits || !self.outages.wait(&key, &error, deadline).await {
+            let namespace = &question.request.namespace;
+            if !waits || !self.outages.wait(&key, namespace, &error, deadline).await {
                 return Err(error);
             }
         }
