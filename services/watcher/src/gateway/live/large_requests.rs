@@ -11,8 +11,8 @@ use super::{
 /// Requests that take so much memory are large. Of smaller ones as many are in memory as may wait.
 const LARGE_BYTES_MIN: u64 = 32 * 1024;
 
-/// The most memory of all large requests: the largest that only reads, and some others. A write that takes more has all of
-/// it, and goes on alone.
+/// The most memory of all large requests: the largest that only reads, and some others. A write that takes more counts as the
+/// largest that only reads, so that others go on beside it. So the values in memory take 160 MiB at most.
 const ALL_BYTES_MAX: u64 = REQUEST_MEMORY_BYTES_MAX as u64 + 16 * 1024 * 1024;
 
 /// The most text of large requests that wait for memory.
@@ -124,11 +124,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn small_requests_need_no_memory_and_the_largest_have_it_all() {
+    async fn small_requests_need_no_memory_and_the_largest_leave_some_to_others() {
         let (requests, of) = (LargeRequests::default(), claim("a"));
         let write = RESULT_MEMORY_BYTES_MAX as u64;
         let largest = requests.memory_for(0, write, &of).await.unwrap();
         assert!(largest.is_some());
+        let again = requests.memory_for(0, write, &of).await.map(drop);
+        assert!(again.unwrap_err().is_over_part());
+        let rest = ALL_BYTES_MAX - REQUEST_MEMORY_BYTES_MAX as u64;
+        let beside = requests.memory_for(0, rest, &claim("c")).await.unwrap();
+        assert!(beside.is_some());
         let other = claim("b");
         let error = requests.memory_for(0, LARGE_BYTES_MIN, &other).await;
         let error = error.map(drop).unwrap_err();
@@ -137,7 +142,7 @@ mod tests {
         assert!(!error.is_over_part(), "{error}");
         let small = requests.memory_for(0, LARGE_BYTES_MIN - 1, &other).await;
         assert!(small.unwrap().is_none());
-        drop(largest);
+        drop((largest, beside));
         let text_bytes = usize::try_from(LARGE_BYTES_MIN.div_ceil(TEXTS)).unwrap();
         let with_its_text = requests.memory_for(text_bytes, 0, &other).await;
         assert!(with_its_text.unwrap().is_some());

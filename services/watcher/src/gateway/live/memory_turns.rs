@@ -18,6 +18,8 @@ pub(super) type MemoryPart = FairPermit<Beneficiary>;
 /// waits, however many large values these have. Meanwhile its text is in memory, for which there is a second limit.
 pub(super) struct MemoryTurns {
     memory: Arc<FairQuota<Beneficiary>>,
+    /// The most memory of a beneficiary, and thus of a value.
+    beneficiary_bytes_max: u64,
     /// The text of the values that wait for memory.
     waiting_bytes: Arc<FairQuota<Beneficiary>>,
     /// The values, in the plural.
@@ -35,12 +37,14 @@ impl MemoryTurns {
     ) -> Self {
         Self {
             memory: FairQuota::new(bytes_max, beneficiary_bytes_max),
+            beneficiary_bytes_max,
             waiting_bytes: FairQuota::new(waiting_bytes_max, waiting_bytes_max / 2),
             values,
         }
     }
 
-    /// Waits for memory for a value of so many bytes of text. A value that takes more than all memory has all of it.
+    /// Waits for memory for a value of so many bytes of text. A value that takes more than one beneficiary may have counts as
+    /// that: so however large it is, others have the rest meanwhile.
     ///
     /// # Errors
     /// [`FactError::LiveReadBusy`] where there was no memory before the claim's deadline, or too much text waits.
@@ -51,7 +55,7 @@ impl MemoryTurns {
         claim: &ReadClaim,
     ) -> Result<MemoryPart, FactError> {
         let beneficiary = || claim.beneficiary.clone();
-        let memory = memory.min(self.memory.units_max());
+        let memory = memory.min(self.beneficiary_bytes_max);
         if let Ok(part) = self.memory.try_take(beneficiary(), memory) {
             return Ok(part);
         }
