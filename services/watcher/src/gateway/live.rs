@@ -11,12 +11,14 @@
 //! | one read at a time | equal reads under way: they share one read ([`shared_reads`]) |
 //! | rate | reads that begin in a second ([`bucket`]) |
 //! | number, size, time | reads; scans have limits of their own ([`limits`]) |
+//! | number, bytes | requests before anybody knows whom they are for ([`arrivals`]) |
 //! | memory, by turns of the namespaces ([`memory_turns`]) | answers that take much once they are parsed ([`large_answers`]), requests that do once they are decoded ([`large_requests`]) |
 //! | two at once, by turns of the namespaces | long evaluations ([`evaluate`]) |
 //! | a while | the only data kept: metadata of images ([`crate::gateway::images`]) |
 
 mod allowed;
 mod args;
+mod arrivals;
 mod bucket;
 mod encoded_request;
 mod evaluate;
@@ -39,21 +41,19 @@ use anteroom_model::{FactError, ObjectKey, system};
 use anteroom_runtime::{Check, telemetry};
 use anteroom_seal::Keys;
 use anteroom_wire::live;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty};
 
 use crate::gateway::calls::Caller;
 
 pub use args::LiveArgs;
+use arrivals::{Arrivals, UnreadBytes};
 pub(crate) use metrics::LiveMetrics;
 use reader::LiveReader;
 
 /// The time after which a lost subscription is tried again.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
-
-/// The most requests in progress before anybody knows whom they are for. A further request gets the answer that the
-/// watcher is busy. Only floods get there: [`limits::WAITING_MAX`] is met before.
-const REQUESTS_MAX: usize = 2 * limits::WAITING_MAX as usize;
 
 /// Returns true if an administrator allows something to the policy that has this key.
 pub(crate) type AllowsPolicy = dyn Fn(&ObjectKey) -> bool + Send + Sync;
@@ -98,7 +98,7 @@ pub(crate) async fn serve(tools: LiveTools, checks: LiveChecks, stop: Cancellati
     ));
     let reader = Arc::new(LiveReader::new(tools, Arc::clone(&mirror)));
     reader.images().tell_files().await;
-    let requests = TaskTracker::new();
+    let requests = Arrivals::default();
     let at = async |address: Address, check: Check| {
         while wait_for_policies(&mirror, &stop).await {
             match bus.serve(&address).await {
@@ -113,8 +113,8 @@ pub(crate) async fn serve(tools: LiveTools, checks: LiveChecks, stop: Cancellati
     };
     let LiveChecks { reads, writes } = checks;
     tokio::join!(at(Address::Live, reads), at(Address::Write, writes));
-    requests.close();
-    requests.wait().await;
+    requests.tasks.close();
+    requests.tasks.wait().await;
 }
 
 /// Waits until the policies were read once; returns false if `stop` came first. Their age does not matter: a watcher
@@ -161,7 +161,7 @@ async fn take(
     reader: &Arc<LiveReader>,
     address: &Address,
     place: &mut Serving,
-    requests: &TaskTracker,
+    requests: &Arrivals,
     stop: &CancellationToken,
 ) {
     let mut leaving = false;
@@ -188,24 +188,33 @@ async fn take(
                     "request for a live read not decoded: refused; check that all services have the same version"
                 );
             }
-            Some(Ok(incoming)) => {
-                let is_taken = requests.len() < REQUESTS_MAX;
+            Some(Ok(mut incoming)) => {
+                let unread = requests.admit(incoming.call.body.len());
+                if unread.is_err() {
+                    incoming.call.body = Bytes::new();
+                }
                 let span = span(&incoming);
                 let reader = Arc::clone(reader);
                 let at = address.clone();
-                requests.spawn(answer(reader, at, incoming, is_taken).instrument(span));
+                let answering = answer(reader, at, incoming, unread);
+                requests.tasks.spawn(answering.instrument(span));
             }
         }
     }
 }
 
-async fn answer(reader: Arc<LiveReader>, at: Address, incoming: Incoming, is_taken: bool) {
-    let body = if is_taken {
-        reader.answer(&at, &incoming.call).await
-    } else {
-        let message = format!("{REQUESTS_MAX} live reads wait");
-        let busy = Err(limits::busy(&message, false));
-        live::encode_outcome(&busy).unwrap_or_default()
+async fn answer(
+    reader: Arc<LiveReader>,
+    at: Address,
+    incoming: Incoming,
+    unread: Result<UnreadBytes, String>,
+) {
+    let body = match unread {
+        Ok(unread) => reader.answer(&at, &incoming.call, unread).await,
+        Err(message) => {
+            let busy = Err(limits::busy(&message, false));
+            live::encode_outcome(&busy).unwrap_or_default()
+        }
     };
     if let Err(error) = incoming.answer(body).await {
         tracing::debug!(%error, "answer of a live read not sent");

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::{
     LiveTools,
     allowed::{Allowed, ReadKey, ReadTarget},
+    arrivals::UnreadBytes,
     encoded_request::EncodedRequest,
     evaluate::Evaluations,
     failed,
@@ -155,12 +156,20 @@ impl LiveReader {
         self.tools.caller.api()
     }
 
-    /// Answers a call that came by this address. Whatever is wrong is an answer too.
-    pub(super) async fn answer(self: &Arc<Self>, at: &Address, call: &Call) -> Bytes {
+    /// Answers a call that came by this address. Whatever is wrong is an answer too. `unread`: the bytes of the call, which
+    /// are counted otherwise from the head on.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        at: &Address,
+        call: &Call,
+        unread: UnreadBytes,
+    ) -> Bytes {
         let begun = Instant::now();
         let given = call.deadline.min(GIVEN_MAX);
         let mut sealing = None;
-        let outcome = match EncodedRequest::open(&self.tools.asker_keys, &call.body) {
+        let opened = EncodedRequest::open(&self.tools.asker_keys, &call.body);
+        drop(unread);
+        let outcome = match opened {
             Err(error) => Err(error),
             Ok((encoded, answering)) => {
                 let is_sealed = answering.is_some();
