@@ -44,7 +44,7 @@ use crate::{
 /// The interval at which the reconciler lets time pass.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The time after which statuses are brought up to date although notes wait.
+/// The time after which statuses are brought up to date although notes or policies wait.
 const STATUSES_WAIT: Duration = Duration::from_secs(1);
 
 /// The same as a multiple of the time that the last update took: while notes come, they have most of the controller's
@@ -156,6 +156,7 @@ impl Controller {
         let mut tick = tokio::time::interval(TICK);
         loop {
             let awaits_log = self.reconciler.awaits_log();
+            let has_turns = self.reconciler.has_turns();
             tokio::select! {
                 note = notes.recv() => match note {
                     Some(note) => self.note(note),
@@ -183,9 +184,11 @@ impl Controller {
                     self.reconciler.writer_found(user, Instant::now());
                 }
                 _ = tick.tick() => self.tick(&mut inputs).await,
+                () = std::future::ready(()), if has_turns => self.take_turn().await,
             }
             self.carry_out();
-            if notes.is_empty() || Instant::now() >= self.statuses_due {
+            let rests = notes.is_empty() && !self.reconciler.has_turns();
+            if rests || Instant::now() >= self.statuses_due {
                 self.update_statuses();
                 self.carry_out();
             }
@@ -196,6 +199,13 @@ impl Controller {
     fn note(&mut self, (manifests, note, came): TakenNote) {
         let is_long = !matches!(note, Note::Heard { .. });
         off_thread_if(is_long, || self.reconciler.note(manifests, note, came));
+    }
+
+    /// Lets a policy have its turn. Policies are compiled there, as with notes.
+    async fn take_turn(&mut self) {
+        off_thread(|| self.reconciler.take_turn(Instant::now()));
+        // Turns are always due: nothing else would let the term end between two of them.
+        tokio::task::yield_now().await;
     }
 
     fn discovered(&mut self, catalog: &mut watch::Receiver<Option<Arc<Catalog>>>) {
@@ -247,7 +257,6 @@ impl Controller {
         if heard_anew {
             self.reconciler.listens_to_webhooks(now);
         }
-        // Policies that wait for room are compiled once they have it.
         off_thread(|| self.reconciler.tick(now));
         self.deps.memory.keeps(self.reconciler.entry_count());
         let waits = self.reconciler.waits_for_api();

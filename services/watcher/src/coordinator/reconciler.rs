@@ -81,8 +81,6 @@ pub(super) struct Reconciler {
     /// Versions that are held back because they do not compile, as they were read.
     uncompiled: BTreeMap<PolicyId, PolicyManifest>,
     waiting: WaitingPolicies,
-    /// Policies of namespaces that are not in force may be put in force: those that are in force are known.
-    takes_new_policies: bool,
     /// Policies that earlier terms left in the log, and that this term has not read.
     inherited: PoliciesInLog,
     registry: Registry,
@@ -111,7 +109,6 @@ impl Reconciler {
             held_back: BTreeMap::new(),
             uncompiled: BTreeMap::new(),
             waiting: WaitingPolicies::default(),
-            takes_new_policies: false,
             inherited: PoliciesInLog::new(),
             registry: Registry::default(),
             views: ViewStatusTable::default(),
@@ -425,7 +422,8 @@ impl Reconciler {
         let known =
             self.entries.are_known() && self.policies.are_known() && self.exceptions.are_settled();
         let awaits_writer = is_awaited(&self.writer, now.saturating_duration_since(self.begun));
-        if !known || self.catalog.is_none() || awaits_writer {
+        // A policy that has no turn yet may need views of an earlier term.
+        if !known || self.waiting.has_first_turns() || self.catalog.is_none() || awaits_writer {
             return;
         }
         for view in FOLLOWING {

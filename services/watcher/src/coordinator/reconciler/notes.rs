@@ -34,7 +34,9 @@ impl Reconciler {
             },
             Note::Put { object, origin } => origin.span().in_scope(|| match manifests {
                 Manifests::Entries(kind) => self.entry_put(kind, object),
-                Manifests::Policies(kind) => self.policy_put(kind, &object),
+                Manifests::Policies(kind) => {
+                    self.policy_put(kind, &object, self.waiting.takes_new());
+                }
                 Manifests::Exceptions(kind) => self.exception_put(kind, &object),
             }),
             Note::Gone { key, span, .. } => span.in_scope(|| match manifests {
@@ -85,7 +87,9 @@ impl Reconciler {
             }
             Manifests::Policies(kind) => {
                 self.policies.list_mut(kind).note_news(now);
-                if let Some(heard) = self.policies.news_at() {
+                let heard = self.policies.news_at();
+                // Until the first turns are over, the view is not as new as the lists.
+                if let Some(heard) = heard.filter(|_| !self.waiting.has_first_turns()) {
                     self.write(manifests.view(), Write::Heard(heard));
                 }
             }
@@ -160,11 +164,12 @@ impl Reconciler {
         self.effects.push(CoordinatorEffect::EntriesWait(waits_for));
     }
 
-    pub(super) fn policy_put(&mut self, kind: PolicyKind, object: &RawObject) {
+    /// Takes in a version of a policy. `takes_new`: it may be put in force although none before it was.
+    pub(super) fn policy_put(&mut self, kind: PolicyKind, object: &RawObject, takes_new: bool) {
         let id = PolicyId::new(kind, &object.key);
         let known = self.known_version(&id);
         self.drop_held_back(&id);
-        if self.policy_waits(&id, object) {
+        if self.policy_waits(&id, object, takes_new) {
             return;
         }
         let policy = self.policy_of(&id, object, known);
@@ -257,7 +262,7 @@ impl Reconciler {
         if self.policies.waits_for().is_none() {
             self.forget_inherited();
             self.take_new_policies();
-            self.write(SystemView::Policies, Write::Listed);
+            self.policies_complete();
         }
     }
 

@@ -100,16 +100,7 @@ impl World {
     }
 
     fn put(&mut self, manifests: Manifests, object: &Value) -> Vec<String> {
-        let metadata = &object["metadata"];
-        let name = metadata["name"].as_str().unwrap();
-        let namespace = metadata["namespace"].as_str().unwrap_or_default();
-        let object = RawObject {
-            key: ObjectKey::new(namespace, name),
-            version: ResourceVersion::new("1"),
-            json: object.to_string().into_bytes().into(),
-        };
-        let origin = Origin::List;
-        self.note(manifests, Note::Put { object, origin })
+        self.note(manifests, put_note(object))
     }
 
     fn gone(&mut self, manifests: Manifests, name: &str) -> Vec<String> {
@@ -143,7 +134,15 @@ impl World {
         world
     }
 
+    /// The effects, once all policies have had their turns.
     fn effects(&mut self) -> Vec<String> {
+        while self.reconciler.has_turns() {
+            self.reconciler.take_turn(self.now);
+        }
+        self.effects_so_far()
+    }
+
+    fn effects_so_far(&mut self) -> Vec<String> {
         self.reconciler
             .take_effects()
             .iter()
@@ -157,6 +156,20 @@ impl World {
         let clock = Timestamp::UNIX_EPOCH;
         self.reconciler.update_statuses(&position, self.now, clock);
         self.effects()
+    }
+}
+
+fn put_note(object: &Value) -> Note {
+    let metadata = &object["metadata"];
+    let name = metadata["name"].as_str().unwrap();
+    let namespace = metadata["namespace"].as_str().unwrap_or_default();
+    Note::Put {
+        object: RawObject {
+            key: ObjectKey::new(namespace, name),
+            version: ResourceVersion::new("1"),
+            json: object.to_string().into_bytes().into(),
+        },
+        origin: Origin::List,
     }
 }
 

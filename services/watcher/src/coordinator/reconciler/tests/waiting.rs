@@ -158,3 +158,40 @@ fn policies_are_put_in_force_although_a_list_does_not_come() {
     world.reconciler.tick(world.now);
     assert_eq!(published(&world.effects()), ["p"]);
 }
+
+/// At the begin of a term there may be very many, and their authors choose how long each takes to compile.
+#[test]
+fn new_policies_have_turns_and_their_view_is_complete_after_the_first_ones() {
+    let mut world = World::new();
+    world.discovered();
+    for (name, minute) in [("b", 2), ("a", 1)] {
+        world.put(POLICIES, &plain(name, minute, 1));
+    }
+    for manifests in all_listed() {
+        let version = ResourceVersion::default();
+        let listed = Note::Listed { version };
+        world.reconciler.note(manifests, listed, world.now);
+    }
+    let is_complete = |effects: &[String]| {
+        let told = |told: &str| effects.iter().any(|effect| effect == told);
+        (told("listed Policies"), told("free inherited"))
+    };
+    let effects = world.effects_so_far();
+    assert_eq!(published(&effects), [""; 0]);
+    assert_eq!(is_complete(&effects), (false, false));
+    // A policy that comes meanwhile has its turn after the others, and keeps nobody waiting.
+    let late = put_note(&plain("late", 0, 1));
+    world.reconciler.note(POLICIES, late, world.now);
+    for (name, completes) in [("a", false), ("b", true), ("late", false)] {
+        assert!(world.reconciler.has_turns());
+        world.reconciler.take_turn(world.now);
+        let effects = world.effects_so_far();
+        assert_eq!(published(&effects), [name]);
+        assert_eq!(is_complete(&effects), (completes, completes), "{name}");
+    }
+    assert!(!world.reconciler.has_turns());
+    assert_eq!(
+        published(&world.put(POLICIES, &plain("next", 0, 1))),
+        ["next"]
+    );
+}
