@@ -4,6 +4,14 @@
 //! many reviews wait at once. So each review has little memory of its own for what its rules hold meanwhile. All that goes
 //! beyond comes from one limited memory, which the owners of reviews share fairly.
 //!
+//! | memory | for |
+//! |---|---|
+//! | the room | all rules; one owner has two thirds, and policies of namespaces have three quarters together |
+//! | the reserve | rules that find no room, and hold little; one owner has an eighth |
+//!
+//! So two owners that fill the room, as large questions do, leave what most rules hold to all others. And whatever
+//! policies of namespaces hold, those of the cluster have a part of the room.
+//!
 //! A rule that finds no memory ends at once. If it waited for memory, it would hold all the while what the memory is for.
 
 use std::sync::{
@@ -19,6 +27,15 @@ use crate::{incoming::ReviewOwner, rule::PolicyScope};
 /// The memory for all rules that wait, beside what each review has of its own.
 const MEMORY_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
+/// The parts that the memory is divided into. One of them is the reserve.
+const PARTS: u64 = 4;
+
+/// The quarters of the room that rules of policies of namespaces have.
+const NAMESPACES_QUARTERS: u64 = 3;
+
+/// The part of the reserve that one owner has, as a divisor.
+const RESERVE_OWNERS: u64 = 8;
+
 /// The memory of a review's own for its rules that wait. Policies of namespaces have as much of their own.
 const FREE_BYTES_MAX: u64 = 256 * 1024;
 
@@ -26,11 +43,35 @@ const FREE_BYTES_MAX: u64 = 256 * 1024;
 const COPIES: u64 = 2;
 
 // A rule finds room where no other one waits.
-const _: () = assert!(COPIES * PARAMETERS_BYTES_MAX + WAITING_BYTES_MAX <= MEMORY_BYTES_MAX);
+const _: () = assert!(
+    COPIES * PARAMETERS_BYTES_MAX + WAITING_BYTES_MAX
+        <= MEMORY_BYTES_MAX / PARTS * (PARTS - 1) / 4 * NAMESPACES_QUARTERS
+);
+
+// The values of a review find room in the reserve.
+const _: () = assert!(WAITING_BYTES_MAX <= MEMORY_BYTES_MAX / PARTS / RESERVE_OWNERS);
 
 /// The memory for rules that wait. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
-pub(crate) struct WaitingMemory(Arc<FairQuota<ReviewOwner>>);
+pub(crate) struct WaitingMemory(Arc<MemoryParts>);
+
+#[derive(Debug)]
+struct MemoryParts {
+    room: Arc<FairQuota<ReviewOwner>>,
+    /// The bytes of the room that policies of namespaces hold.
+    of_namespaces: Arc<FairQuota<ReviewOwner>>,
+    reserve: Arc<FairQuota<ReviewOwner>>,
+    /// The most of the reserve for one owner.
+    reserve_owner_bytes: u64,
+}
+
+/// Bytes of the room or the reserve, until this is dropped.
+#[derive(Debug)]
+struct SharedBytes {
+    _bytes: FairPermit<ReviewOwner>,
+    /// `None`: a policy of the cluster holds the bytes, or the reserve has them.
+    _of_namespaces: Option<FairPermit<ReviewOwner>>,
+}
 
 /// The memory for the rules of one review, or for the rule of a trigger.
 #[derive(Debug)]
@@ -65,7 +106,7 @@ pub(crate) struct WaitingPermit {
     /// Of the review's own memory.
     free: u64,
     /// Of the memory of all.
-    taken: Option<FairPermit<ReviewOwner>>,
+    taken: Option<SharedBytes>,
 }
 
 impl Default for WaitingMemory {
@@ -77,7 +118,16 @@ impl Default for WaitingMemory {
 impl WaitingMemory {
     /// Memory of so many bytes.
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self(FairQuota::new(bytes_max, bytes_max))
+        let reserve = bytes_max / PARTS;
+        let room = bytes_max - reserve;
+        let of_namespaces = room / 4 * NAMESPACES_QUARTERS;
+        let reserve_owner_bytes = reserve / RESERVE_OWNERS;
+        Self(Arc::new(MemoryParts {
+            room: FairQuota::new(room, room),
+            of_namespaces: FairQuota::new(of_namespaces, of_namespaces),
+            reserve: FairQuota::new(reserve, reserve_owner_bytes),
+            reserve_owner_bytes,
+        }))
     }
 
     /// The memory for a review, or a trigger, of this owner.
@@ -93,7 +143,54 @@ impl WaitingMemory {
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         let nobody = ReviewOwner::of("nobody", "");
-        self.0.try_take(nobody, self.0.units_max()).is_ok()
+        let parts = [&self.0.room, &self.0.of_namespaces, &self.0.reserve];
+        let mut parts = parts.into_iter();
+        parts.all(|part| part.try_take(nobody, part.units_max()).is_ok())
+    }
+}
+
+impl MemoryParts {
+    /// Takes bytes of the room, or of the reserve.
+    ///
+    /// # Errors
+    /// There is no room, and the reserve has none for this.
+    fn take(
+        &self,
+        owner: ReviewOwner,
+        scope: PolicyScope,
+        bytes: u64,
+    ) -> Result<SharedBytes, QuotaFull> {
+        self.take_room(owner, scope, bytes).or_else(|full| {
+            if bytes > self.reserve_owner_bytes {
+                return Err(full);
+            }
+            // Who has used up its part of the room is told by the room.
+            let reserved = self.reserve.try_take(owner, bytes).map_err(|_| full)?;
+            Ok(SharedBytes {
+                _bytes: reserved,
+                _of_namespaces: None,
+            })
+        })
+    }
+
+    fn take_room(
+        &self,
+        owner: ReviewOwner,
+        scope: PolicyScope,
+        bytes: u64,
+    ) -> Result<SharedBytes, QuotaFull> {
+        // A rule on existing objects may hold more than there is, and has all of it.
+        let (bytes, of_namespaces) = match scope {
+            PolicyScope::Cluster => (bytes.min(self.room.units_max()), None),
+            PolicyScope::Namespace => {
+                let bytes = bytes.min(self.of_namespaces.units_max());
+                (bytes, Some(self.of_namespaces.try_take(owner, bytes)?))
+            }
+        };
+        Ok(SharedBytes {
+            _bytes: self.room.try_take(owner, bytes)?,
+            _of_namespaces: of_namespaces,
+        })
     }
 }
 
@@ -133,11 +230,7 @@ impl ReviewWaiting<'_> {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         let (free, taken) = match added {
             Ok(_) => (all, None),
-            Err(_) => {
-                // A rule on existing objects may hold more than there is, and has all of it.
-                let units = all.min(self.memory.0.units_max());
-                (0, Some(self.memory.0.try_take(self.owner, units)?))
-            }
+            Err(_) => (0, Some(self.memory.0.take(self.owner, scope, all)?)),
         };
         of_scope.values.fetch_add(held.values, Ordering::Relaxed);
         Ok(Some(WaitingPermit {
@@ -187,7 +280,7 @@ mod tests {
         };
         let held = hold("a", 2 * MEMORY_BYTES_MAX).unwrap();
         assert!(held.is_some() && !memory.is_free());
-        assert!(hold("b", MIB).is_err());
+        assert!(hold("b", 2 * MIB).is_err());
         drop(held);
         assert!(memory.is_free());
     }
@@ -279,5 +372,48 @@ mod tests {
             drop(permits);
             assert!(memory.is_free());
         }
+    }
+
+    /// Two rules with large questions fill the room.
+    #[test]
+    fn an_owner_that_finds_no_room_has_a_part_of_the_reserve() {
+        let memory = WaitingMemory::default();
+        let hold = |namespace: &str, held| {
+            let mut review = memory.of(owner(namespace));
+            review.hold(PolicyScope::Cluster, held)
+        };
+        let full = [("a", 8), ("b", 4)].map(|(of, mib)| hold(of, questions(mib * MIB)).unwrap());
+        let others: Vec<_> = (0..RESERVE_OWNERS).map(|of| of.to_string()).collect();
+        let held: Vec<_> = others
+            .iter()
+            .map(|other| {
+                let more = hold(other, values(MIB + 1));
+                assert!(more.is_err_and(|full| !full.over_part));
+                let held = hold(other, values(MIB)).unwrap();
+                let again = hold(other, values(MIB / 2));
+                assert!(again.is_err_and(|full| !full.over_part));
+                held
+            })
+            .collect();
+        assert!(hold("late", values(MIB)).is_err_and(|full| !full.over_part));
+        assert!(hold("a", values(MIB)).is_err_and(|full| full.over_part));
+        drop((full, held));
+        assert!(memory.is_free());
+    }
+
+    #[test]
+    fn policies_of_namespaces_leave_room_to_those_of_the_cluster() {
+        let memory = WaitingMemory::default();
+        let hold = |namespace: &str, scope, bytes| {
+            let mut review = memory.of(owner(namespace));
+            review.hold(scope, values(bytes))
+        };
+        let (cluster, namespace) = (PolicyScope::Cluster, PolicyScope::Namespace);
+        let held = [("a", 12), ("b", 6)].map(|(of, mib)| hold(of, namespace, mib * MIB).unwrap());
+        assert!(hold("c", namespace, 2 * MIB).is_err());
+        let of_cluster = hold("c", cluster, 6 * MIB).unwrap();
+        assert!(of_cluster.is_some_and(|permit| permit.is_shared()));
+        drop(held);
+        assert!(memory.is_free());
     }
 }
