@@ -3,18 +3,19 @@
 //! The parts of the text are counted in one pass, which needs no memory.
 
 use anteroom_jmespath::json_memory::{ELEMENT_BYTES, LIST_BYTES, MEMBER_BYTES, OBJECT_BYTES};
+use memchr::memchr2;
 
 /// The most bytes that the value of a JSON text takes, without its own 32. Of a text that is no JSON, some number.
 pub fn parsed_bytes_max(text: &[u8]) -> u64 {
     let (mut objects, mut members, mut lists, mut commas) = (0_u64, 0_u64, 0_u64, 0_u64);
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        // The API server writes no spaces. With some, an empty object counts as one with members.
-        let next = bytes.as_slice().first();
+    let mut rest = text;
+    while let [byte, following @ ..] = rest {
+        rest = following;
         match byte {
-            b'"' => skip_string(&mut bytes),
-            b'{' => objects += u64::from(next != Some(&b'}')),
-            b'[' => lists += u64::from(next != Some(&b']')),
+            b'"' => rest = after_string(rest),
+            // The API server writes no spaces. With some, an empty object counts as one with members.
+            b'{' => objects += u64::from(rest.first() != Some(&b'}')),
+            b'[' => lists += u64::from(rest.first() != Some(&b']')),
             b':' => members += 1,
             b',' => commas += 1,
             _ => {}
@@ -32,17 +33,17 @@ pub fn parsed_bytes_max(text: &[u8]) -> u64 {
         + text_bytes / 4
 }
 
-/// Passes over the rest of a string, of which the first quote has been read.
-fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => {
-                bytes.next();
-            }
-            _ => {}
+/// Returns the text after a string, of which the first quote has been read.
+fn after_string(mut text: &[u8]) -> &[u8] {
+    while let Some(at) = memchr2(b'"', b'\\', text) {
+        // An escape has at least one more byte.
+        let (is_end, passed) = (text[at] == b'"', at + 1 + usize::from(text[at] == b'\\'));
+        text = text.get(passed..).unwrap_or_default();
+        if is_end {
+            return text;
         }
     }
+    &[]
 }
 
 #[cfg(test)]
