@@ -1,5 +1,7 @@
 //! `anteroom query`: asks the replicas of a running system, as a webhook does.
 
+mod replicas;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_bus::{
@@ -116,9 +118,18 @@ async fn answer(args: QueryArgs) -> anyhow::Result<()> {
     let asked = args.ask(&*bus, &keys);
     let answer = tokio::time::timeout(args.deadline(), asked).await;
     let connection = *bus.connection().borrow();
-    bus.close().await;
     let reply = answer.unwrap_or_else(|_| Err(args.unanswered(connection)));
-    let (reply, result) = reply.map_err(|error| anyhow::anyhow!("{}: {error}", error.code()))?;
+    let advice = match (&reply, &args.replica) {
+        (Err(FactError::NoReplica { view }), Some(replica)) => {
+            Some(replicas::advice(&*bus, replica, view).await)
+        }
+        _ => None,
+    };
+    bus.close().await;
+    let (reply, result) = reply.map_err(|error| match advice {
+        Some(advice) => anyhow::anyhow!("{}: {advice}", error.code()),
+        None => anyhow::anyhow!("{}: {error}", error.code()),
+    })?;
     match args.output {
         Output::Text => print(&serde_json::to_string_pretty(&result)?),
         Output::Json => print(&serde_json::to_string_pretty(&json!({
