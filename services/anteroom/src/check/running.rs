@@ -49,21 +49,21 @@ pub(super) const CHECKS: [Check; 13] = [
         category: "parts",
         fact: "every part has its pods",
         is_pre: false,
-        find: available,
+        find: |cluster| in_cluster(cluster, available),
     },
     Check {
         id: "parts-version",
         category: "parts",
         fact: "all services are of one version",
         is_pre: false,
-        find: one_version,
+        find: |cluster| in_cluster(cluster, one_version),
     },
     Check {
         id: "parts-keys",
         category: "parts",
         fact: "NATS has its certificate for 30 more days",
         is_pre: false,
-        find: keys,
+        find: |cluster| in_cluster(cluster, keys),
     },
     Check {
         id: "webhooks-registered",
@@ -77,7 +77,7 @@ pub(super) const CHECKS: [Check; 13] = [
         category: "webhooks",
         fact: "the webhook's Service leads to a ready pod",
         is_pre: false,
-        find: reached,
+        find: |cluster| in_cluster(cluster, reached),
     },
     Check {
         id: "webhooks-trusted",
@@ -170,6 +170,35 @@ fn services(deployments: &[Value]) -> impl Iterator<Item = &Value> {
     deployments.iter().filter(is_ours)
 }
 
+/// Returns the address at which the API server reaches a webhook outside of the cluster, as of `anteroom serve
+/// --webhook-url`: all of its webhooks name a URL, and the namespace has no Deployment of Anteroom.
+pub(super) fn outside(cluster: &Cluster) -> Option<String> {
+    let deployments = cluster.deployments.as_ref().ok()?;
+    let validating = cluster.validating.as_ref().ok()?;
+    let mutating = cluster.mutating.as_ref().ok()?;
+    if services(deployments).next().is_some() {
+        return None;
+    }
+    let ours = [own(validating), own(mutating)].into_iter().flatten();
+    let webhooks = ours.filter_map(|of| of["webhooks"].as_array()).flatten();
+    let urls = webhooks.map(|webhook| webhook["clientConfig"]["url"].as_str());
+    let urls = urls.collect::<Option<Vec<_>>>()?;
+    let origin: Vec<_> = urls.first()?.split('/').take(3).collect();
+    Some(origin.join("/"))
+}
+
+/// Returns the finding of a check that is about pods of the namespace. It is not asked where the services run elsewhere.
+fn in_cluster(cluster: &Cluster, find: fn(&Cluster) -> Finding) -> Finding {
+    match outside(cluster) {
+        Some(address) => Finding::NotAsked(format!(
+            "the services run outside of the cluster, as with `anteroom serve --webhook-url`: the API server calls \
+             {address}, and namespace {} has no Deployment of Anteroom. That process says at /readyz?verbose how it is",
+            cluster.namespace
+        )),
+        None => find(cluster),
+    }
+}
+
 fn available(cluster: &Cluster) -> Finding {
     Finding::of(&cluster.deployments, |deployments| {
         Finding::of(&cluster.stateful_sets, |sets| {
@@ -244,6 +273,11 @@ fn certificate(cluster: &Cluster) -> Finding {
     Finding::of(&cluster.webhook_secret, |secret| match secret {
         // It is renewed by itself.
         Some(secret) => valid(secret, SignedDuration::ZERO),
+        None if outside(cluster).is_some() => Finding::NotAsked(format!(
+            "namespace {} has no Secret anteroom-webhook-tls: it is kept in another namespace (--namespace), or the \
+             certificate comes from files (--tls-cert-file)",
+            cluster.namespace
+        )),
         None => Finding::Failed(
             "there is no Secret anteroom-webhook-tls: run `anteroom init`".to_owned(),
         ),

@@ -7,6 +7,7 @@ use super::{
     cluster::Cluster,
     finding::{Check, Finding},
     nats::NatsMessages,
+    running::outside,
 };
 use crate::operator::table::{bytes, count, millis};
 
@@ -142,9 +143,14 @@ pub(super) const CHECKS: [Check; 16] = [
 
 const NOT_NAMED: &str = "needs the operator's login: --nats-url, --nats-nkey-file and --nats-ca-file (docs/operators.md)";
 
+/// The reason of checks of an installation outside of the cluster, for which no login was given.
+const IN_PROCESS: &str = "`anteroom serve` has its bus in its own process, which its --console shows. Where it has \
+    --nats, give `anteroom check` the same NATS: --nats-url";
+
 /// Returns the finding that `find` makes of the messages heard over NATS.
 fn over_nats(cluster: &Cluster, find: impl FnOnce(&NatsMessages) -> Finding) -> Finding {
     match &cluster.nats {
+        None if outside(cluster).is_some() => Finding::NotAsked(IN_PROCESS.to_owned()),
         None => Finding::NotAsked(NOT_NAMED.to_owned()),
         Some(Err(_)) => Finding::NotAsked("NATS was not reached".to_owned()),
         Some(Ok(nats)) => find(nats),

@@ -338,6 +338,66 @@ fn checks_without_the_right_to_read_are_not_asked_and_do_not_fail() {
     assert!(Report::new(&checks(false), &cluster).is_success());
 }
 
+/// Returns the cluster of `anteroom serve --webhook-url`, whose bus is in its process.
+fn served_from_outside() -> Cluster {
+    let mut cluster = healthy();
+    for configurations in [&mut cluster.validating, &mut cluster.mutating] {
+        configurations.as_mut().unwrap()[0]["webhooks"][0]["clientConfig"]["url"] =
+            json!("https://my-laptop:9443/policies");
+    }
+    (cluster.deployments, cluster.stateful_sets) = (Ok(Vec::new()), Ok(Vec::new()));
+    (cluster.endpoints, cluster.nats_secret) = (Ok(Vec::new()), Ok(None));
+    (cluster.reporter_lease, cluster.nats) = (Ok(None), None);
+    cluster
+}
+
+#[test]
+fn parts_outside_of_the_cluster_are_not_looked_for_inside() {
+    let mut cluster = served_from_outside();
+    let not_asked = found(&cluster, false);
+    for (id, finding) in &not_asked {
+        let Finding::NotAsked(why) = finding else {
+            panic!("{id}: {finding:?}");
+        };
+        assert!(why.contains("`anteroom serve"), "{id}: {why}");
+    }
+    let ids: Vec<_> = not_asked.iter().map(|(id, _)| *id).collect();
+    for id in [
+        "parts-available",
+        "parts-version",
+        "parts-keys",
+        "webhooks-reached",
+    ] {
+        assert!(ids.contains(&id), "{ids:?}");
+    }
+    assert_eq!(ids.len(), 4 + system::CHECKS.len());
+    assert!(
+        matches!(&not_asked[0], (_, Finding::NotAsked(why)) if why.contains("https://my-laptop:9443,")),
+        "{not_asked:?}"
+    );
+    // A certificate from files is in no Secret.
+    cluster.webhook_secret = Ok(None);
+    assert!(Report::new(&checks(false), &cluster).is_success());
+    // What the API server says of policies still counts.
+    cluster.policies = Ok(vec![object("ClusterPolicy", "False")]);
+    assert!(!Report::new(&checks(false), &cluster).is_success());
+}
+
+#[test]
+fn parts_of_a_cluster_are_missed_whatever_a_webhook_is_reached_at() {
+    let mut with_a_part = served_from_outside();
+    with_a_part.deployments = Ok(vec![part("anteroom-watcher", 2)]);
+    let mut by_service = served_from_outside();
+    by_service.mutating = healthy().mutating;
+    for cluster in [with_a_part, by_service] {
+        let found = found(&cluster, false);
+        assert!(
+            matches!(&found[0], ("parts-available", Finding::Failed(_))),
+            "{found:?}"
+        );
+    }
+}
+
 #[test]
 fn before_an_installation_rights_and_storage_are_looked_at() {
     let mut cluster = healthy();
