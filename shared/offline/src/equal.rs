@@ -228,6 +228,13 @@ impl Comparison {
     pub fn is_alike(&self) -> bool {
         self.different == 0
     }
+
+    /// Returns whether no difference was found, and no rule of either set judged or changed an object. Then nothing was
+    /// compared.
+    pub fn is_about_nothing(&self) -> bool {
+        let mut rules = self.old.iter().chain(&self.new);
+        self.is_alike() && !rules.any(|rule| rule.pass + rule.fail > 0)
+    }
 }
 
 /// Adds a suite's resources and given facts to a scenario. The suite's policies and expected results are ignored.

@@ -15,10 +15,14 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::{UNUSABLE, arrival, assignments::Assignments, equal_output::page};
+use super::{
+    UNUSABLE, arrival,
+    assignments::Assignments,
+    equal_output::{NOTHING_COMPARED, page},
+};
 use crate::{
     input,
-    output::{Output, failed, input_error, print},
+    output::{Output, failed, input_error, print, warn},
 };
 
 /// The file name of suites.
@@ -34,7 +38,7 @@ const SUITE: &str = "kyverno-test.yaml";
     Both sets decide requests that are made from the given objects, as they are and with changes of the places \
     that the policies read. Differences are shrunk to small objects. This is a search, not a proof: coverage \
     says how much each rule was tried.\n\n\
-    Exit codes: 0 no difference was found, 1 there is one, 2 wrong usage, or an input cannot be used.")]
+    Exit codes: 0 no difference was found, 1 there is one, 2 wrong usage, an input cannot be used, or nothing was compared.")]
 pub(crate) struct EqualArgs {
     /// The file or folder of the first set of policies, of either language.
     #[arg(value_name = "OLD")]
@@ -157,6 +161,10 @@ pub(crate) fn run(args: &EqualArgs) -> ExitCode {
         Output::Json => serde_json::to_string_pretty(&found).map_err(Into::into),
     };
     match text.and_then(|text| print(text.trim_end())) {
+        Ok(()) if found.is_about_nothing() => {
+            warn(NOTHING_COMPARED);
+            UNUSABLE.into()
+        }
         Ok(()) if found.is_alike() => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
         Err(error) => failed(false, error, UNUSABLE),

@@ -167,6 +167,10 @@ fn name(rule: &Covered) -> String {
     }
 }
 
+/// The verdict of a search in which no rule judged or changed an object.
+pub(super) const NOTHING_COMPARED: &str = "nothing was compared: no rule of either set judged or changed an object. Give \
+    objects that the policies are about with --resource, and what their rules read with --set or --parameter-resource";
+
 fn summary(found: &Comparison) -> String {
     let mut text = format!(
         "{} from {} and {} made, varied in {} (seed {})",
@@ -180,6 +184,9 @@ fn summary(found: &Comparison) -> String {
         Some(Stopped::Requests) => text.push_str("; there are more (--requests-max)"),
         Some(Stopped::Time) => text.push_str("; the time is over (--timeout-seconds)"),
         None => {}
+    }
+    if found.is_about_nothing() {
+        return text;
     }
     let verdict = match found.is_alike() {
         true => "No difference was found.".to_owned(),

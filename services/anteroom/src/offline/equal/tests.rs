@@ -116,6 +116,28 @@ fn rules_that_were_hardly_tried_are_named() {
         page.contains("Little is known of OLD labelled/team: "),
         "{page}"
     );
+    assert!(!page.contains("No difference was found"), "{page}");
+}
+
+#[test]
+fn a_search_in_which_no_rule_judged_anything_claims_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let given = folder.path().join("map.yaml").display().to_string();
+    fs::write(
+        &given,
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}",
+    )
+    .unwrap();
+    let path = folder.path().join("policy.yaml").display().to_string();
+    let code = |kind: &str, flags: &[&str]| {
+        fs::write(&path, OLD.replace("[ConfigMap]", kind)).unwrap();
+        let line = ["equal", &path, &path, "-r", &given, "--requests-max", "20"].into_iter();
+        run(&Line::parse_from(line.chain(flags.iter().copied())).args)
+    };
+    assert_eq!(code("[ConfigMap]", &[]), ExitCode::SUCCESS);
+    for output in [&[][..], &["-o", "json"]] {
+        assert_eq!(code("[Pod/exec]", output), UNUSABLE.into());
+    }
 }
 
 #[test]
