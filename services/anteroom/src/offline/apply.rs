@@ -15,7 +15,10 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{
-    Format, UNUSABLE, apply_output::print_outcome, arrival, assignments::Assignments,
+    Format, UNUSABLE,
+    apply_output::{print_outcome, shows_left_out},
+    arrival,
+    assignments::Assignments,
     kyverno_options::OtherOptions,
 };
 use crate::{
@@ -157,13 +160,44 @@ pub(crate) fn run(args: &ApplyArgs) -> ExitCode {
         Ok(outcome) => outcome,
         Err(error) => return failed(is_json, input_error(error), UNUSABLE),
     };
-    if outcome.is_about_nothing() {
-        warn("no rule matches any of the given resources: nothing was judged");
+    for line in warnings(args, &outcome) {
+        warn(&line);
     }
     match print_outcome(args, &outcome) {
         Ok(()) => exit_code(&outcome, args).into(),
         Err(error) => finish(Err(error)),
     }
+}
+
+/// The most policies and rules that a warning names.
+const LEFT_OUT_NAMED_MAX: usize = 10;
+
+/// Returns what is said beside the output: what the output does not show of the policies, and that nothing was judged.
+fn warnings(args: &ApplyArgs, outcome: &Applied) -> Vec<String> {
+    let left_out = outcome.left_out();
+    let is_silent = left_out.is_empty();
+    let mut lines = Vec::new();
+    if !shows_left_out(args) {
+        let more = left_out.len().saturating_sub(LEFT_OUT_NAMED_MAX);
+        lines.extend(left_out.into_iter().take(LEFT_OUT_NAMED_MAX));
+        if more > 0 {
+            lines.push(format!("and {more} more are left out"));
+        }
+    }
+    match (outcome.is_about_nothing(), is_silent) {
+        (true, true) => lines.push(
+            "no rule matches any of the given resources: nothing was judged. Compare the kinds in `match` with \
+             those of --resource"
+                .to_owned(),
+        ),
+        (true, false) => lines.push(
+            "nothing was judged: rules that are run match none of the given resources, and the others are not run \
+             here. `anteroom migrate kyverno` says what runs of these policies"
+                .to_owned(),
+        ),
+        (false, _) => {}
+    }
+    lines
 }
 
 /// Why the command line asks for what is not done here.

@@ -54,6 +54,16 @@ pub(super) fn page(args: &ApplyArgs, told: &Applied) -> anyhow::Result<String> {
     })
 }
 
+/// Returns whether the page names the policies that do not compile and the rules that are not run.
+pub(super) fn shows_left_out(args: &ApplyArgs) -> bool {
+    let is_whole = match args.output {
+        Format::Text => !args.table,
+        Format::Json | Format::Yaml => true,
+        Format::Junit | Format::Markdown => false,
+    };
+    is_whole && !args.stdin && !args.policy_report
+}
+
 /// Writes one file of all of them, or a file for each into a folder.
 fn write(path: &Path, patched: &[Value]) -> anyhow::Result<()> {
     let wrote = |path: &Path, text: String| {

@@ -184,9 +184,26 @@ impl StatusCounts {
 }
 
 impl Applied {
-    /// Returns whether nothing was judged, refused or left out: no rule matches any of the resources.
+    /// Returns whether nothing was judged or refused: no rule that is run matches any of the resources.
     pub fn is_about_nothing(&self) -> bool {
-        self.results.is_empty() && self.broken.is_empty() && self.not_run.is_empty()
+        self.results.is_empty() && self.broken.is_empty()
+    }
+
+    /// Returns a line for each policy that does not compile, and for each rule that is not run.
+    pub fn left_out(&self) -> Vec<String> {
+        let broken = self.broken.iter();
+        let broken = broken
+            .map(|(policy, problems)| format!("policy {policy} cannot be compiled: {problems}"));
+        let not_run = self.not_run.iter();
+        let not_run = not_run.map(|(policy, NotRun { rule, kind, path })| {
+            let reason = match *kind {
+                "mutate.targets" if self.has_targets => "Secrets are not changed",
+                "mutate.targets" => "give what it changes with --target-resource",
+                _ => "this is not supported",
+            };
+            format!("not run: policy {policy}, rule {rule}, {path}: {reason}")
+        });
+        broken.chain(not_run).collect()
     }
 
     /// The objects that rules changed, as all of them left them, in the order of the resources; then the targets
@@ -198,19 +215,8 @@ impl Applied {
     /// Returns the report for people: failures and counts, with `all` also the results that passed.
     pub fn text(&self, all: bool) -> String {
         let mut text = String::new();
-        for (policy, problems) in &self.broken {
-            let _ = writeln!(text, "policy {policy} cannot be compiled: {problems}");
-        }
-        for (policy, NotRun { rule, kind, path }) in &self.not_run {
-            let reason = match *kind {
-                "mutate.targets" if self.has_targets => "Secrets are not changed",
-                "mutate.targets" => "give what it changes with --target-resource",
-                _ => "this is not supported",
-            };
-            let _ = writeln!(
-                text,
-                "not run: policy {policy}, rule {rule}, {path}: {reason}"
-            );
+        for line in self.left_out() {
+            let _ = writeln!(text, "{line}");
         }
         let wrong = |told: &&ReportedResult| all || !["pass", "skip"].contains(&told.status);
         for told in self.results.iter().filter(wrong) {

@@ -207,6 +207,71 @@ fn targets_are_changed_where_they_are_given() {
     assert_eq!(told["summary"]["error"], 1, "{told}");
 }
 
+#[test]
+fn an_output_that_judges_nothing_is_explained_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let generates = write(
+        "generates.yaml",
+        "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: maps}, spec: {rules: [{name: make, \
+         match: {any: [{resources: {kinds: [Pod]}}]}, generate: {apiVersion: v1, kind: ConfigMap, name: c, \
+         namespace: default, data: {data: {a: b}}}}]}}",
+    );
+    let hosts = write("hosts.yaml", POLICY);
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
+    let pod = write("pod.yaml", pod);
+    let map = write(
+        "map.yaml",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}",
+    );
+    let said = |line: &[&str]| {
+        let args = Line::parse_from(["apply"].iter().chain(line)).args;
+        let outcome = apply(&args).unwrap();
+        warnings(&args, &outcome)
+    };
+    let not_run = "not run: policy maps, rule make, spec.rules[0].generate: ";
+    for format in [
+        &["-o", "text"][..],
+        &["-o", "json"],
+        &["-o", "yaml"],
+        &["-o", "junit"],
+        &["-o", "markdown"],
+        &["--table"],
+        &["--policy-report"],
+        &["--stdin"],
+    ] {
+        let line = [&[&*generates, "-r", &*pod][..], format].concat();
+        // Standard input is a terminal or has no documents here.
+        if format == ["--stdin"] {
+            let args = Line::parse_from(["apply"].iter().chain(&line)).args;
+            assert!(!shows_left_out(&args));
+            continue;
+        }
+        let said = said(&line);
+        let last = said.last().unwrap();
+        assert!(last.starts_with("nothing was judged: "), "{said:?}");
+        let is_shown = ["text", "json", "yaml"].contains(&format[format.len() - 1]);
+        let is_told = said[0].starts_with(not_run);
+        assert_ne!(is_shown, is_told, "{format:?}: {said:?}");
+    }
+    let said_of_no_match = said(&[&*hosts, "-r", &*map]);
+    assert!(
+        said_of_no_match[0].starts_with("no rule matches any of the given resources"),
+        "{said_of_no_match:?}"
+    );
+    // Where something is judged, only what the output leaves out is told.
+    assert!(said(&[&*hosts, &*generates, "-r", &*pod]).is_empty());
+    let beside = said(&[&*hosts, &*generates, "-r", &*pod, "--table"]);
+    assert!(
+        beside.len() == 1 && beside[0].starts_with(not_run),
+        "{beside:?}"
+    );
+}
+
 /// The first document of the project's own introduction that holds this.
 fn shown(what: &str) -> String {
     let readme = include_str!("../../../../../README.md");
