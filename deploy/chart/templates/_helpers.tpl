@@ -2,7 +2,7 @@
 {{- define "anteroom.labels" -}}
 app.kubernetes.io/name: {{ .name }}
 app.kubernetes.io/part-of: anteroom
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
@@ -22,7 +22,7 @@ app.kubernetes.io/part-of: anteroom
 {{/* metadata of an object in the installation's namespace */}}
 {{- define "anteroom.metadata" -}}
 name: {{ .object | default .name }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
   {{- include "anteroom.labels" . | nindent 2 }}
 {{- end }}
@@ -38,7 +38,7 @@ labels:
 {{- define "anteroom.subjects" -}}
 - kind: ServiceAccount
   name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
 {{- end }}
 
 {{/* An image: (dict "root" $ "image" repository, tag and digest "tag" the tag without one) */}}

@@ -56,7 +56,7 @@ const VALUES: [&str; 7] = [
 ];
 
 /// Values that are refused, and what of the message says where.
-const REFUSED: [(&str, &str); 15] = [
+const REFUSED: [(&str, &str); 16] = [
     ("nats.replicas=2", "/nats/replicas"),
     ("admissionControler.replicas=3", "admissionControler"),
     ("watcher.replicas=0", "/watcher/replicas"),
@@ -90,6 +90,10 @@ const REFUSED: [(&str, &str); 15] = [
         "reviews need 160Mi",
     ),
     ("spread.nodes=Never", "/spread/nodes"),
+    (
+        "global.extraEnvVars[0].name=A,global.extraEnvVars[0].value=1",
+        "/global/extraEnvVars/0/value",
+    ),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,6 +106,7 @@ async fn an_installation_comes_and_goes_without_a_refusal() -> anyhow::Result<()
 async fn story(world: &mut World) -> anyhow::Result<()> {
     renderings_are_up_to_date()?;
     wrong_values_are_refused()?;
+    names_of_digits_are_texts()?;
     exemptions_roll_out_nothing()?;
     alerts_and_dashboards_are_the_files()?;
     for object in manifests::installed()? {
@@ -196,6 +201,27 @@ fn wrong_values_are_refused() -> anyhow::Result<()> {
             !output.status.success() && said.contains(says),
             "{values}: {said}"
         );
+    }
+    Ok(())
+}
+
+/// A namespace or a release whose name has digits alone is no number.
+fn names_of_digits_are_texts() -> anyhow::Result<()> {
+    fn holds(value: &Value, number: u64) -> bool {
+        match value {
+            Value::Number(own) => own.as_u64() == Some(number),
+            Value::Array(list) => list.iter().any(|value| holds(value, number)),
+            Value::Object(fields) => fields.values().any(|value| holds(value, number)),
+            _ => false,
+        }
+    }
+    let set = "namespace.create=true,podMonitor.enabled=true,prometheusRule.enabled=true,grafana.enabled=true";
+    let mut flags = COMMON;
+    (flags[1], flags[4]) = ("7001", "7002");
+    let text = text_of(helm(flags.into_iter().chain(["--set", set]))?)?;
+    for object in manifests::parse(&text)? {
+        let is_number = holds(&object, 7001) || holds(&object, 7002);
+        ensure!(!is_number, "{object}");
     }
     Ok(())
 }

@@ -51,6 +51,33 @@ fn every_definition_can_be_left_out() {
     assert_eq!(files.collect::<BTreeSet<_>>(), named);
 }
 
+/// YAML takes a name of digits for a number, and the API server refuses that.
+#[test]
+fn names_that_users_choose_are_quoted() {
+    let folder = root().join("deploy/chart/templates");
+    let folders = [folder.join("tests"), folder];
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap());
+    for file in files.map(|file| file.unwrap().path()) {
+        let is_yaml = file
+            .extension()
+            .is_some_and(|of| of == "yaml" || of == "tpl");
+        if !is_yaml {
+            continue;
+        }
+        for line in fs::read_to_string(&file).unwrap().lines() {
+            let bare = ["Release.Namespace }}", "Release.Name }}"];
+            let is_bare = bare.iter().any(|end| line.contains(end));
+            assert!(
+                !is_bare || line.contains("\"nats://"),
+                "{}: {line}: add `| quote`",
+                file.display()
+            );
+        }
+    }
+}
+
 /// A file that is mounted by itself, or by a path below the volume, would not follow the ConfigMap.
 #[test]
 fn exemptions_are_mounted_as_a_folder_where_policies_are_evaluated() {
