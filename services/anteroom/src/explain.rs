@@ -26,7 +26,7 @@ pub(crate) use self::{
     manifests::{MANIFESTS_MAX, Manifests},
     plan::{Plan, ReadPlan},
 };
-use crate::output::{Output, input_error, print, told, warn};
+use crate::output::{Output, counted, input_error, print, told, warn};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -155,7 +155,8 @@ async fn estimate(nats: &NatsArgs, explained: &mut [Explained]) -> anyhow::Resul
     match unknown.count() {
         0 => {}
         unknown => warn(&format!(
-            "{unknown} reads have no rows: no replica holds their objects, or a sample does not tell"
+            "{} without rows: no replica holds the objects, or a sample does not tell",
+            counted(unknown, "read")
         )),
     }
     Ok(())
@@ -220,12 +221,15 @@ fn verdict(explained: &[Explained], fail_on_scan: bool) -> anyhow::Result<()> {
     );
     if failed > 0 {
         bail!(
-            "{failed} of {} policies cannot be compiled",
-            explained.len()
+            "{failed} of {} cannot be compiled: the output has their problems",
+            counted(explained.len(), "policy")
         );
     }
     if fail_on_scan && scans > 0 {
-        bail!("{scans} queries look through all objects (--fail-on-scan)");
+        let scans = counted(scans, "scan");
+        bail!(
+            "{scans} of all objects (--fail-on-scan): the line `better` of each says what avoids it"
+        );
     }
     Ok(())
 }

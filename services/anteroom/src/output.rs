@@ -1,6 +1,7 @@
 //! The output of commands: formats, results, warnings and errors.
 
 use std::{
+    fmt::Display,
     io::{ErrorKind, Write, stdout},
     process::ExitCode,
 };
@@ -107,9 +108,34 @@ fn code(text: &str) -> Option<&str> {
     words.find(is_code)
 }
 
+/// Returns a number with its noun, as in `1 policy` or `2 policies`.
+pub(crate) fn counted(number: impl TryInto<u64> + Copy + Display, noun: &str) -> String {
+    format!("{number} {}", nouns(number, noun))
+}
+
+/// Returns a noun as it stands after a number, as in `policy` or `policies`.
+pub(crate) fn nouns(number: impl TryInto<u64>, noun: &str) -> String {
+    let number: Result<u64, _> = number.try_into();
+    let is_one = matches!(number, Ok(1));
+    match noun.strip_suffix('y') {
+        _ if is_one => noun.to_owned(),
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{noun}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_noun_is_as_its_number() {
+        for (number, expected) in [(0, "0 policies"), (1, "1 policy"), (2, "2 policies")] {
+            assert_eq!(counted(number, "policy"), expected);
+        }
+        assert_eq!(counted(1_usize, "webhook"), "1 webhook");
+        assert_eq!(counted(u64::MAX, "time"), format!("{} times", u64::MAX));
+    }
 
     #[test]
     fn an_error_in_json_has_its_code_and_its_message() {

@@ -8,7 +8,7 @@ use super::{
     cluster::Cluster,
     finding::{Check, Finding},
 };
-use crate::output::Output;
+use crate::output::{Output, counted};
 
 /// The page with an anchor for each check.
 const PAGE: &str = "docs/checks.md";
@@ -78,7 +78,8 @@ impl Report {
         let [good, warnings, failed, not_asked] = counts;
         let _ = write!(
             text,
-            "Status: {good} ok, {warnings} warnings, {failed} failed, {not_asked} not asked"
+            "Status: {good} ok, {}, {failed} failed, {not_asked} not asked",
+            counted(warnings, "warning")
         );
         text
     }

@@ -13,6 +13,7 @@ use super::{
     cluster::Cluster,
     finding::{Check, Finding},
 };
+use crate::output::counted;
 
 /// The definitions that have to be there. Others may be left out.
 const DEFINITIONS: [&str; 2] = [
@@ -210,8 +211,13 @@ fn available(cluster: &Cluster) -> Finding {
             let waiting = there.iter().filter_map(|part| {
                 let wanted = part["spec"]["replicas"].as_u64().unwrap_or(1);
                 let ready = part["status"]["readyReplicas"].as_u64().unwrap_or_default();
-                (ready < wanted)
-                    .then(|| format!("{}: {ready} of {wanted} pods are ready", name(part)))
+                (ready < wanted).then(|| {
+                    format!(
+                        "{}: {ready} of {} ready",
+                        name(part),
+                        counted(wanted, "pod")
+                    )
+                })
             });
             Finding::none(missing.chain(waiting).collect(), Finding::Failed)
         })

@@ -9,7 +9,10 @@ use super::{
     nats::NatsMessages,
     running::outside,
 };
-use crate::operator::table::{bytes, count, millis};
+use crate::{
+    operator::table::{bytes, count, millis},
+    output::counted,
+};
 
 /// The part of a limit above which there is little room left, in percent.
 const FULL_PERCENT: u64 = 80;
@@ -273,8 +276,8 @@ fn equal(cluster: &Cluster) -> Finding {
         let rows = nats.system.replicas().into_iter();
         let rows = rows.filter(|row| row.digest_mismatches > 0);
         let differed = rows.map(|row| {
-            let (replica, times) = (&row.replica, row.digest_mismatches);
-            format!("{replica}: {times} times since its start, and the log was read again")
+            let (replica, times) = (&row.replica, counted(row.digest_mismatches, "time"));
+            format!("{replica}: {times} since its start, and the log was read again")
         });
         Finding::none(differed.collect(), Finding::Warning)
     })

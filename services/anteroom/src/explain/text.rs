@@ -6,6 +6,7 @@ use super::{
     Explained,
     plan::{Plan, ReadPlan},
 };
+use crate::output::counted;
 
 /// All of it.
 pub(super) fn page(explained: &[Explained]) -> String {
@@ -76,7 +77,11 @@ fn write_read(page: &mut String, read: &ReadPlan) {
     if let Some(rows) = &read.rows {
         line(
             "rows",
-            &format!("about {} of {} objects", rows.looked_at, rows.objects),
+            &format!(
+                "about {} of {}",
+                rows.looked_at,
+                counted(rows.objects, "object")
+            ),
         );
     }
 }

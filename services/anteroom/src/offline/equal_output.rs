@@ -5,6 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use anteroom_offline::{Comparison, Covered, Difference, Example, Outcome, Reported, Stopped};
 
 use super::yaml;
+use crate::output::counted;
 
 /// The longest message of a rule, in characters.
 const MESSAGE_CHARS_MAX: usize = 300;
@@ -20,7 +21,8 @@ pub(super) fn page(found: &Comparison, old: &Path, new: &Path) -> anyhow::Result
         page.push('\n');
     }
     if found.untold > 0 {
-        let _ = writeln!(page, "{} requests differ in further ways\n", found.untold);
+        let untold = counted(found.untold, "request");
+        let _ = writeln!(page, "{untold} with further differences\n");
     }
     page.push_str("Requests by the result of each rule:\n");
     add_coverage(&mut page, found);
@@ -41,13 +43,6 @@ fn title(difference: &Difference) -> String {
         );
     }
     title
-}
-
-fn counted(number: usize, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
-    }
 }
 
 fn add_example(page: &mut String, example: &Example) -> anyhow::Result<()> {

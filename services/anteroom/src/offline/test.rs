@@ -9,7 +9,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::{Format, arrival, yaml};
-use crate::output::{input_error, print, told};
+use crate::output::{counted, input_error, print, told};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -178,9 +178,10 @@ fn page(checked: &[Checked], counts: Counts, args: &TestArgs) -> String {
         not_run,
         errors,
     } = counts;
+    // Programs read the first half, which is Kyverno's: `tests` whatever the numbers are.
     page.push_str(&format!(
-        "Test Summary: {passed} tests passed and {failed} tests failed; {not_run} not run, of {} suites",
-        checked.len()
+        "Test Summary: {passed} tests passed and {failed} tests failed; {not_run} not run, of {}",
+        counted(checked.len(), "suite")
     ));
     if errors > 0 {
         page.push_str(&format!(", of which {errors} cannot be run"));
@@ -197,7 +198,8 @@ fn verdict(checked: &[Checked], counts: Counts, args: &TestArgs) -> anyhow::Resu
     }
     if !counts.is_success() {
         let Counts { failed, errors, .. } = counts;
-        bail!("{failed} rows are not as expected, {errors} suites cannot be run");
+        let (failed, errors) = (counted(failed, "row"), counted(errors, "suite"));
+        bail!("not as expected: {failed}; cannot be run: {errors}");
     }
     Ok(())
 }
@@ -265,7 +267,7 @@ spec:
         assert!(page.contains("│ 1  │ labelled │ label │ Pod/default/p │ Pass   │ Ok     │"));
         assert!(
             page.ends_with(
-                "Test Summary: 1 tests passed and 0 tests failed; 0 not run, of 1 suites"
+                "Test Summary: 1 tests passed and 0 tests failed; 0 not run, of 1 suite"
             ),
             "{page}"
         );
@@ -280,7 +282,7 @@ spec:
             result
                 .unwrap_err()
                 .to_string()
-                .starts_with("1 rows are not")
+                .starts_with("not as expected: 1 row; cannot be run: 0 suites")
         );
         assert!(
             page.contains("What failed:") && page.contains("label it"),

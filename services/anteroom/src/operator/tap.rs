@@ -17,7 +17,7 @@ use super::{
     table::{count, micros, millis, one_line},
     top::FilterArgs,
 };
-use crate::output::{Output, print, told, warn};
+use crate::output::{Output, counted, nouns, print, told, warn};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -88,7 +88,10 @@ async fn watch(args: TapArgs, service: Service) -> anyhow::Result<()> {
         None => (printed.await, false),
     };
     if tapping.lost > 0 {
-        warn(&format!("{} messages were lost", tapping.lost));
+        warn(&format!(
+            "lost on the way: {}",
+            counted(tapping.lost, "message")
+        ));
     }
     tapping.end().await;
     bus.close().await;
@@ -120,8 +123,9 @@ async fn print_all(
         }
         if left_out > 0 {
             warn(&format!(
-                "webhook {webhook} left {} decisions out",
-                count(left_out)
+                "webhook {webhook} left {} {} out",
+                count(left_out),
+                nouns(left_out, "decision")
             ));
         }
         for record in records {
@@ -210,7 +214,9 @@ fn text_of(record: &DecisionRecord, at: Timestamp, why: bool) -> String {
         }
     }
     if record.rules_left_out > 0 {
-        lines.push(format!("  and {} more rules", count(record.rules_left_out)));
+        let left_out = record.rules_left_out;
+        let rules = nouns(left_out, "rule");
+        lines.push(format!("  and {} more {rules}", count(left_out)));
     }
     lines.join("\n")
 }
@@ -239,7 +245,7 @@ pub(crate) fn fact_text(fact: &FactRead) -> String {
         "" => format!("{entry}: not answered"),
         "live" => format!("{entry}: read live by {}, {age} old", fact.by),
         from => format!(
-            "{entry}: {} {}, revision {}, resource version {}, {age} old, by {} ({} of {} objects)",
+            "{entry}: {} {}, revision {}, resource version {}, {age} old, by {} ({} of {} {})",
             if from == "fallback" {
                 "last good data of view"
             } else {
@@ -251,6 +257,7 @@ pub(crate) fn fact_text(fact: &FactRead) -> String {
             fact.by,
             count(fact.read.examined),
             count(fact.read.objects),
+            nouns(fact.read.objects, "object"),
         ),
     };
     match &fact.error {

@@ -57,7 +57,7 @@ fn shown(by: By) -> Shown {
 fn a_table_says_what_each_rule_decides_and_reads() {
     let text = shown(By::default()).text(&mut heard());
     let expected = "\
-30 decisions/s  3 denied/s  0 errors/s  p50 -  p99 -  1 webhooks
+30 decisions/s  3 denied/s  0 errors/s  p50 -  p99 -  1 webhook
 
 POLICY / RULE  RATE  DENIED  ERRORS     P50     P99   WORST  READS (OBJECTS LOOKED AT, AGE)
 often / r      20/s       0       0  0.3 ms  0.3 ms  0.3 ms  hosts 1 of 3,010, 0.2 s

@@ -14,6 +14,7 @@ use super::{
     },
     OperatorState, TopTable,
 };
+use crate::output::counted;
 
 /// Columns that rows can be sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -172,13 +173,13 @@ impl Shown {
 fn policies(shown: &Shown, all: &Decisions, heard: &OperatorState) -> String {
     let latency = |us: Option<u64>| us.map_or("-".to_owned(), micros);
     let mut head = format!(
-        "{} decisions/s  {} denied/s  {} errors/s  p50 {}  p99 {}  {} webhooks{}{}",
+        "{} decisions/s  {} denied/s  {} errors/s  p50 {}  p99 {}  {}{}{}",
         all.per_second,
         all.denied_per_second,
         all.errors_per_second,
         latency(all.p50_us),
         latency(all.p99_us),
-        all.webhooks,
+        counted(all.webhooks, "webhook"),
         match all.shadows {
             0 => String::new(),
             shadows => format!(" ({shadows} in shadow mode: nothing is denied)"),
@@ -190,14 +191,14 @@ fn policies(shown: &Shown, all: &Decisions, heard: &OperatorState) -> String {
     }
     if heard.lost > 0 {
         head.push_str(&format!(
-            "\n{} messages were lost: counts are too low",
-            heard.lost
+            "\n{} lost: counts are too low",
+            counted(heard.lost, "message")
         ));
     }
     if all.left_out > 0 {
         head.push_str(&format!(
-            "\n{} results have no row: filter, to see them",
-            all.left_out
+            "\n{} without a row: filter, to see all",
+            counted(all.left_out, "result")
         ));
     }
     let mut columns = vec![("POLICY / RULE", false)];
@@ -299,9 +300,9 @@ fn views(shown: &Shown, system: &System, now: Instant) -> String {
         .collect();
     let coordinator = system.coordinator().unwrap_or("nobody");
     let head = format!(
-        "{} watchers, {coordinator} coordinates  {} replicas{}",
-        system.watchers().len(),
-        system.replicas().len(),
+        "{}, {coordinator} coordinates  {}{}",
+        counted(system.watchers().len(), "watcher"),
+        counted(system.replicas().len(), "replica"),
         shown.state()
     );
     format!("{head}\n\n{}", table(&columns, &rows))
@@ -333,8 +334,8 @@ fn replicas(shown: &Shown, system: &System) -> String {
         })
         .collect();
     format!(
-        "{} replicas{}\n\n{}",
-        rows.len(),
+        "{}{}\n\n{}",
+        counted(rows.len(), "replica"),
         shown.state(),
         table(&columns, &rows)
     )
@@ -360,8 +361,8 @@ fn webhooks(shown: &Shown, system: &System) -> String {
         })
         .collect();
     format!(
-        "{} webhooks{}\n\n{}",
-        rows.len(),
+        "{}{}\n\n{}",
+        counted(rows.len(), "webhook"),
         shown.state(),
         table(&columns, &rows)
     )
