@@ -9,6 +9,7 @@ pub(crate) mod lagging_check;
 mod path_tokens;
 pub(crate) mod proof;
 mod step;
+mod told_problem;
 mod webhooks;
 mod write;
 

@@ -23,6 +23,7 @@ use super::{
     path_tokens::{PathToken, without_tokens},
     proof::{self, ProofAnswer},
     step::{self, PROOF_PATIENCE, RegistrationStep, step},
+    told_problem::ToldProblem,
     write::{Content, REQUEST_TIMEOUT, Unwritten, fetch, is_later, made_by, note_token, write},
 };
 use crate::metrics::WebhookMetrics;
@@ -36,6 +37,9 @@ const WRITE_RETRY_MS: (u64, u64) = (200, 15_000);
 
 /// Waits after a proof that failed, in milliseconds.
 const PROOF_RETRY_MS: (u64, u64) = (4, 1_000);
+
+/// The problem of a webhook whose writes are always too late.
+const OUTRUN: &str = "another webhook writes it, which has read more of the log";
 
 /// The time limit of a question for the log's end.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -113,6 +117,10 @@ struct KeeperState {
     outrun_backoff: Backoff,
     proof_backoff: Backoff,
     beyond_end: BeyondEnd,
+    /// Why the configuration is not written.
+    unwritten: ToldProblem,
+    /// Why the API server does not use the written configuration.
+    unused: ToldProblem,
 }
 
 impl Keeper {
@@ -132,6 +140,8 @@ impl Keeper {
             outrun_backoff: Backoff::new(OUTRUN_RETRY_MS.0, OUTRUN_RETRY_MS.1),
             proof_backoff: Backoff::new(PROOF_RETRY_MS.0, PROOF_RETRY_MS.1),
             beyond_end: BeyondEnd::default(),
+            unwritten: ToldProblem::default(),
+            unused: ToldProblem::default(),
         };
         loop {
             exempted.mark_unchanged();
@@ -246,6 +256,7 @@ impl Keeper {
                 }
                 state.write_backoff.reset();
                 state.outrun_backoff.reset();
+                state.unwritten.ends();
                 let before = state.written.take();
                 // The object is unchanged since the last write.
                 let before = before.filter(|before| {
@@ -274,12 +285,7 @@ impl Keeper {
                 now
             }
             Err(Unwritten::Outrun) => {
-                let kind = configuration::kind(self.phase);
-                tracing::debug!(
-                    kind,
-                    "webhook configuration not written: another webhook wrote it at the same time, or has read more \
-                     of the log; tried again"
-                );
+                self.outrun(&desired.configuration, now, state);
                 now + state.outrun_backoff.next(rand::random())
             }
             Err(Unwritten::Refused(problem)) => self.unwritten(&problem, state),
@@ -319,11 +325,32 @@ impl Keeper {
             .is_proven(&later, end.as_ref(), Instant::now())
     }
 
+    /// Logs that another webhook was faster: for some time that is usual.
+    fn outrun(&self, desired: &Configuration, now: Instant, state: &mut KeeperState) {
+        let kind = configuration::kind(self.phase);
+        if !state.unwritten.is_lasting_news(OUTRUN, now) {
+            tracing::debug!(
+                kind,
+                "webhook configuration not written: another webhook wrote it at the same time, or has read more of \
+                 the log; tried again"
+            );
+            return;
+        }
+        tracing::warn!(
+            kind,
+            configuration = desired.name,
+            "webhook configuration not written for 30 s: another webhook writes it, which has read more of the log; \
+             check this webhook's connection to NATS, and that no other installation has the same \
+             --webhook-configuration"
+        );
+        self.check.waits_for(OUTRUN);
+    }
+
     /// Logs the failed write, and returns the time of the next attempt.
     fn unwritten(&self, problem: &str, state: &mut KeeperState) -> Instant {
         let problem = without_tokens(problem);
         // Once it was written, answering goes on: the API server calls us by what it has.
-        if state.write_backoff.attempt() == 0 {
+        if state.unwritten.is_news(&problem) {
             tracing::warn!(
                 kind = configuration::kind(self.phase),
                 problem,
@@ -359,6 +386,7 @@ impl Keeper {
                     "webhook configuration in use by the API server"
                 );
                 written.write_state.proven = true;
+                state.unused.ends();
                 self.publish_position(state);
                 return now;
             }
@@ -366,9 +394,27 @@ impl Keeper {
             ProofAnswer::NotYet => {
                 let kind = configuration::kind(self.phase);
                 let message = format!("the API server has the {kind}, and does not go by it");
+                if state.unused.is_lasting_news(&message, now) {
+                    tracing::warn!(
+                        kind,
+                        "webhook configuration not used by the API server for 30 s: tried again; new policies are not \
+                         enforced. Look at the API server's load and log"
+                    );
+                }
                 self.trouble("NotCalled", &message);
             }
-            ProofAnswer::Unreachable(said) => self.trouble("NotReached", &said),
+            ProofAnswer::Unreachable(said) => {
+                let problem = without_tokens(&said);
+                if state.unused.is_lasting_news(&problem, now) {
+                    tracing::warn!(
+                        kind = configuration::kind(self.phase),
+                        problem,
+                        "webhook not reached by the API server for 30 s: tried again; new policies are not enforced. \
+                         Check the webhook's Service or --webhook-url, and the network between them"
+                    );
+                }
+                self.trouble("NotReached", &said);
+            }
             ProofAnswer::Unknowable(said) => {
                 tracing::warn!(
                     kind = configuration::kind(self.phase),
