@@ -7,25 +7,23 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// The largest document that is read.
-const DOCUMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+const DOCUMENT_BYTES_MAX: u64 = anteroom_offline::DOCUMENT_BYTES_MAX;
 
 /// Reads a JSON or YAML document from `file`, or from standard input if there is none.
 pub(crate) fn document(file: Option<&PathBuf>) -> anyhow::Result<Value> {
     let (name, text) = text(file.map_or(Path::new("-"), |path| path.as_path()))?;
-    parse(&text).with_context(|| format!("{name} is not a JSON or YAML document"))
+    parse(&text).with_context(|| format!("{name} cannot be read as a JSON or YAML document"))
 }
 
 /// Reads all JSON or YAML documents of `file`, or of standard input (`-`).
 pub(crate) fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
     let (name, text) = text(file)?;
-    if let Ok(document) = serde_json::from_str(&text) {
-        return Ok(vec![document]);
-    }
     let documents = anteroom_offline::yaml(&text).map_err(|message| anyhow!(message));
-    documents.with_context(|| format!("{name} is not a JSON or YAML document"))
+    documents.with_context(|| format!("{name} cannot be read as JSON or YAML"))
 }
 
 /// Documents of all files together: all are held at once.
@@ -126,29 +124,31 @@ fn read(from: impl Read, name: &str) -> anyhow::Result<String> {
         .read_to_string(&mut text)
         .with_context(|| format!("cannot read {name}"))?;
     if text.len() as u64 > DOCUMENT_BYTES_MAX {
-        bail!("{name} is larger than {DOCUMENT_BYTES_MAX} bytes");
+        bail!("{name} is larger than {DOCUMENT_BYTES_MAX} bytes: divide it into smaller files");
     }
     Ok(text)
 }
 
-/// JSON first: it keeps every number as it came. Where the text is neither, the errors of JSON are the ones meant if it looks
-/// like JSON.
+/// Returns the one document of a text. Where the text is neither JSON nor YAML, the errors of JSON are the ones meant if it
+/// looks like JSON.
 fn parse(text: &str) -> anyhow::Result<Value> {
     // YAML reads it as null. More likely the command before the pipe has failed.
     if text.trim().is_empty() {
         bail!("it is empty");
     }
-    let json = match serde_json::from_str(text) {
-        Ok(value) => return Ok(value),
-        Err(error) => error,
-    };
     match anteroom_offline::yaml(text) {
         Ok(documents) if documents.len() > 1 => {
             bail!("it has {} documents, and one is read", documents.len())
         }
         Ok(mut documents) => Ok(documents.pop().unwrap_or_default()),
-        Err(_) if text.trim_start().starts_with(['{', '[', '"']) => Err(json.into()),
-        Err(message) => Err(anyhow!(message)),
+        Err(message) => {
+            let is_like_json = text.trim_start().starts_with(['{', '[', '"']);
+            let json = is_like_json.then(|| serde_json::from_str::<IgnoredAny>(text));
+            match json {
+                Some(Err(error)) => Err(error.into()),
+                Some(Ok(_)) | None => Err(anyhow!(message)),
+            }
+        }
     }
 }
 

@@ -15,15 +15,43 @@ use counted::CountedValue;
 /// The most bytes of texts that are kept for references to them.
 const REFERRED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The most documents, values, and bytes of texts in a file that a user hands in: the objects of a large cluster.
+/// The largest file that a user may hand in on a command line.
+pub const FILE_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The most documents, and the most values (keys among them), of a file in YAML: the objects of a large cluster.
 const FILE_DOCUMENTS_MAX: usize = 100_000;
-const FILE_NODES_MAX: usize = 50_000_000;
-const FILE_TEXT_BYTES_MAX: usize = 256 * 1024 * 1024;
+const FILE_NODES_MAX: usize = 20_000_000;
+
+/// The most memory that the values of a file take: those of a short text may take much.
+const FILE_MEMORY_BYTES_MAX: u64 = 3 * 1024 * 1024 * 1024;
+
+/// The words of the reader for a text that is beyond one of its limits.
+const BEYOND_LIMIT: &str = "budget breached";
 
 /// The position and the reason of a fault in YAML.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct YamlError(#[from] serde_saphyr::Error);
+
+/// The reason why a file that a user hands in is not read.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// It is no YAML.
+    #[error(transparent)]
+    Malformed(YamlError),
+    /// It has more of something than is read.
+    #[error(
+        "{0}. A file has at most {FILE_DOCUMENTS_MAX} documents, {FILE_NODES_MAX} values, 64 levels, and references \
+         (`*name`) to a million values: divide it into smaller files"
+    )]
+    TooMuch(String),
+    /// Its values take more memory than they may.
+    #[error(
+        "its values take more than {} MiB of memory: divide it into smaller files, with fewer references (`*name`)",
+        FILE_MEMORY_BYTES_MAX / (1024 * 1024)
+    )]
+    TooLarge,
+}
 
 /// The one document of a text.
 ///
@@ -43,21 +71,48 @@ pub fn read_all(text: &str) -> Result<Vec<Value>, YamlError> {
     Ok(read.into_iter().map(as_json).collect())
 }
 
-/// Like [`read_all`], for a file that a user hands in on a command line: it may have the objects of a whole cluster.
+/// Like [`read_all`], for a file that a user hands in on a command line: it may have the objects of a whole cluster. One
+/// document of JSON is read as such, which keeps every number as it is written.
 ///
 /// # Errors
-/// It is no YAML, or has more than `FILE_DOCUMENTS_MAX` documents, `FILE_NODES_MAX` values or `FILE_TEXT_BYTES_MAX` bytes of
-/// texts.
-pub fn read_file(text: &str) -> Result<Vec<Value>, YamlError> {
+/// It is no YAML, or has more than `FILE_DOCUMENTS_MAX` documents or `FILE_NODES_MAX` values, or its values take more than
+/// `FILE_MEMORY_BYTES_MAX` bytes of memory.
+pub fn read_file(text: &str) -> Result<Vec<Value>, FileError> {
+    file_within(text, FILE_MEMORY_BYTES_MAX)
+}
+
+fn file_within(text: &str, bytes_max: u64) -> Result<Vec<Value>, FileError> {
+    let (read, bytes) = counted::within(bytes_max, || serde_json::from_str::<CountedValue>(text));
+    match read {
+        Ok(CountedValue(document)) => return Ok(vec![document]),
+        Err(_) if bytes > bytes_max => return Err(FileError::TooLarge),
+        Err(_) => {}
+    }
     let mut large = options();
     large.budget = serde_saphyr::budget! {
         max_documents: FILE_DOCUMENTS_MAX,
         max_nodes: FILE_NODES_MAX,
         max_events: 2 * FILE_NODES_MAX,
-        max_total_scalar_bytes: FILE_TEXT_BYTES_MAX,
+        max_total_scalar_bytes: FILE_BYTES_MAX,
     };
-    let read: Vec<Value> = serde_saphyr::from_multiple_with_options(text, large)?;
-    Ok(read.into_iter().map(as_json).collect())
+    let (read, bytes) = counted::within(bytes_max, || {
+        serde_saphyr::from_multiple_with_options::<CountedValue>(text, large)
+    });
+    let documents = read.map_err(|error| {
+        if bytes > bytes_max {
+            return FileError::TooLarge;
+        }
+        // An error of a reference has that of its value within, of whatever kind.
+        let said = error.without_snippet().to_string();
+        match said.contains(BEYOND_LIMIT) {
+            true => FileError::TooMuch(said.lines().next().unwrap_or_default().to_owned()),
+            false => FileError::Malformed(error.into()),
+        }
+    })?;
+    let documents = documents.into_iter();
+    Ok(documents
+        .map(|CountedValue(value)| as_json(value))
+        .collect())
 }
 
 /// Like [`read_all`], with at most so many levels and values, which take at most so much memory. Returns also the memory
@@ -172,6 +227,39 @@ mod tests {
         assert!(read_all(&list).is_err());
         let read = read_file(&list).unwrap();
         assert_eq!(read[0]["items"].as_array().unwrap().len(), 60_000);
+    }
+
+    #[test]
+    fn a_file_has_limits_of_values_and_of_memory() {
+        let (list, bytes_max) = (format!("[{}0]", "0,".repeat(999)), 1_000 * 80 + 64);
+        for text in [list.clone(), format!("# YAML\n{list}")] {
+            assert!(file_within(&text, bytes_max).is_ok());
+            let error = file_within(&text, bytes_max - 1).unwrap_err();
+            assert!(matches!(error, FileError::TooLarge), "{error}");
+            assert!(error.to_string().contains("3072 MiB"), "{error}");
+        }
+        // References to references multiply.
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..10 {
+            let above = format!("*a{}, ", level - 1).repeat(9);
+            text.push_str(&format!("a{level}: &a{level} [{above}]\n"));
+        }
+        let error = read_file(&text).unwrap_err();
+        assert!(matches!(error, FileError::TooMuch(_)), "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains(BEYOND_LIMIT) && said.contains("divide it"),
+            "{said}"
+        );
+        assert!(!said.contains('\n'), "{said}");
+        // One document of JSON is read as JSON, and others as YAML.
+        let number = json!([{"a": 9_007_199_254_740_993_u64, "b": 1.5}]);
+        assert_eq!(
+            read_file(r#"[{"a": 9007199254740993, "b": 1.5}]"#).unwrap(),
+            [number]
+        );
+        let error = read_file("a: [").unwrap_err();
+        assert!(matches!(error, FileError::Malformed(_)), "{error}");
     }
 
     #[test]

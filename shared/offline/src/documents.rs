@@ -10,7 +10,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// The largest file that is read.
-pub const DOCUMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+pub const DOCUMENT_BYTES_MAX: u64 = anteroom_functions::yaml::FILE_BYTES_MAX as u64;
 
 /// Files below one folder that are read; more is an error.
 pub const FILES_MAX: usize = 10_000;
@@ -27,7 +27,7 @@ pub enum InputError {
         source: io::Error,
     },
     /// A document is larger than [`DOCUMENT_BYTES_MAX`].
-    #[error("{} is larger than {DOCUMENT_BYTES_MAX} bytes", path.display())]
+    #[error("{} is larger than {DOCUMENT_BYTES_MAX} bytes: divide it into smaller files", path.display())]
     TooLarge {
         /// The file or folder.
         path: PathBuf,
@@ -55,20 +55,18 @@ pub enum InputError {
 /// It cannot be read, or is no JSON and no YAML.
 pub fn documents(path: &Path) -> Result<Vec<Value>, InputError> {
     let text = text(path)?;
-    let parsed = match serde_json::from_str(&text) {
-        Ok(document) => vec![document],
-        Err(_) => yaml(&text).map_err(|message| InputError::Malformed {
-            path: path.to_owned(),
-            message: format!("it is not a JSON or YAML document: {message}"),
-        })?,
-    };
+    let parsed = yaml(&text).map_err(|message| InputError::Malformed {
+        path: path.to_owned(),
+        message: format!("it cannot be read as JSON or YAML: {message}"),
+    })?;
     Ok(listed(parsed))
 }
 
-/// All documents of a text in YAML that have anything in them, read as `kubectl` and Kyverno read them.
+/// All documents of a text that have anything in them, read as `kubectl` and Kyverno read them: one of JSON, or any number
+/// of YAML.
 ///
 /// # Errors
-/// The place and the reason why it is no YAML.
+/// The place and the reason why it is no YAML, or the limit that it is beyond.
 pub fn yaml(text: &str) -> Result<Vec<Value>, String> {
     anteroom_functions::yaml::read_file(text).map_err(|error| error.to_string())
 }
