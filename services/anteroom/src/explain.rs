@@ -26,7 +26,10 @@ pub(crate) use self::{
     manifests::{MANIFESTS_MAX, Manifests},
     plan::{Plan, ReadPlan},
 };
-use crate::output::{Output, counted, input_error, print, told, warn};
+use crate::{
+    offline::NO_POLICY,
+    output::{Output, counted, input_error, print, told, warn},
+};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -123,10 +126,9 @@ pub(crate) async fn run(args: ExplainArgs) -> anyhow::Result<()> {
 fn policies(files: &[PathBuf]) -> anyhow::Result<Manifests> {
     let manifests = Manifests::read(files)?;
     if manifests.policies.is_empty() {
-        let none = "there is no policy that is run here in what was given";
         match manifests.not_run.is_empty() {
-            true => bail!("{none}"),
-            false => bail!("{none}, but {}", manifests.not_run.join(", ")),
+            true => bail!(NO_POLICY),
+            false => bail!("{NO_POLICY}. There are {}", manifests.not_run.join(", ")),
         }
     }
     Ok(manifests)

@@ -184,7 +184,11 @@ struct Described {
 impl Described {
     fn of(name: &str) -> anyhow::Result<Self> {
         let Some(function) = functions().get(name) else {
-            bail!("there is no function {name}(); `anteroom jp function` lists all");
+            let meant = match &*alike(name) {
+                [] => String::new(),
+                names => format!(" (there is {})", names.join(", ")),
+            };
+            bail!("there is no function {name}(){meant}; `anteroom jp function` lists all");
         };
         let (returns, note) = anteroom_functions::note(name).unwrap_or(("any", ""));
         Ok(Self {
@@ -210,6 +214,19 @@ impl Described {
             "name": self.name, "signature": self.signature, "returns": self.returns, "note": self.note,
         })
     }
+}
+
+/// The most functions that are named in place of an unknown one.
+const ALIKE_MAX: usize = 3;
+
+/// Returns the first functions whose names have this text in them, or are in it.
+fn alike(text: &str) -> Vec<String> {
+    let functions = functions();
+    let is_alike = |name: &&str| !text.is_empty() && (name.contains(text) || text.contains(*name));
+    let mut names: Vec<_> = functions.names().filter(is_alike).collect();
+    names.sort_unstable();
+    names.truncate(ALIKE_MAX);
+    names.into_iter().map(|name| format!("{name}()")).collect()
 }
 
 fn describe(args: &FunctionArgs) -> anyhow::Result<()> {
@@ -250,7 +267,10 @@ mod tests {
                 .contains("Signature: time_since(string, string, string) -> string")
         );
         assert_eq!(since.json()["name"], "time_since");
-        assert!(Described::of("nope").is_err());
+        let refused = |name: &str| Described::of(name).err().unwrap().to_string();
+        let said = refused("leng");
+        assert!(said.contains("(there is length())"), "{said}");
+        assert!(!refused("nope").contains("there is nope"));
         for name in functions().names() {
             assert!(!Described::of(name).unwrap().note.is_empty(), "{name}");
         }

@@ -15,6 +15,11 @@ use serde_json::Value;
 /// The exit code of `apply` and `equal` for input that cannot be used, as for wrong usage.
 const UNUSABLE: u8 = 2;
 
+/// The error where no policy that is run was given.
+pub(crate) const NO_POLICY: &str = "there is no policy that is run here in what was given: ClusterPolicy and Policy of \
+    kyverno.io are, and ValidatingPolicy, MutatingPolicy and their namespaced kinds of policies.kyverno.io. In folders, \
+    files whose names end in .yaml, .yml or .json are read";
+
 /// The format of printed results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {

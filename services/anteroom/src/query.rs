@@ -159,8 +159,10 @@ impl QueryArgs {
             },
             Connection::Down => FactError::BusUnavailable {
                 message: format!(
-                    "no connection to NATS within {deadline_ms} ms: see --nats-url, and who may \
-                     log in"
+                    "no connection to NATS at {} within {deadline_ms} ms: name its address (--nats-url), the key of \
+                     a login that may ask replicas (--nats-nkey-file), and the authority of its certificate \
+                     (--nats-ca-file)",
+                    self.nats.nats_urls.join(", ")
                 ),
             },
         }
@@ -434,6 +436,10 @@ mod tests {
         let args = ParsedArgs::parse_from(["query", "ingresses", "--deadline-ms", "7"]).query;
         let down = args.unanswered(Connection::Down);
         assert_eq!(down.code(), anteroom_model::ErrorCode::BUS_UNAVAILABLE);
+        assert!(
+            down.to_string()
+                .contains("at nats://127.0.0.1:4222 within 7 ms")
+        );
         let up = args.unanswered(Connection::Up);
         let late = FactError::DeadlineExceeded {
             deadline_ms: 7,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    documents::{InputError, documents},
+    documents::{InputError, documents, shape_message},
     resource::Resource,
     suite::{ApiCallResponse, EntryData, ResponseData, leave_out_nulls},
 };
@@ -82,14 +82,15 @@ impl Context {
         let mut found = Self::default();
         for mut document in documents(path)? {
             if document["kind"] != "Context" {
-                return Err(malformed("it is no Context of cli.kyverno.io".to_owned()));
+                let wanted = "it is no Context of cli.kyverno.io: its `kind` has to be `Context`";
+                return Err(malformed(wanted.to_owned()));
             }
             leave_out_nulls(&mut document);
             if let Some(spec) = document.get_mut("spec") {
                 leave_out_nulls(spec);
             }
             let file = ContextFile::deserialize(document);
-            let file = file.map_err(|error| malformed(error.to_string()))?;
+            let file = file.map_err(|error| malformed(shape_message(&error)))?;
             found.add(file.spec, path)?;
         }
         Ok(found)

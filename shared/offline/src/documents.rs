@@ -102,6 +102,34 @@ fn items(document: Value) -> Vec<Value> {
     }
 }
 
+/// Checks that a document which names its kind is of the first of `kinds`, or of another name for that. A document without
+/// a kind is taken as it is.
+///
+/// # Errors
+/// The document is of another kind, in words.
+pub(crate) fn check_kind(document: &Value, kinds: &[&str]) -> Result<(), String> {
+    let wanted = kinds.first().copied().unwrap_or_default();
+    match document["kind"].as_str() {
+        Some(kind) if !kinds.contains(&kind) => Err(format!(
+            "it is a `{kind}`, and a `{wanted}` of cli.kyverno.io is needed here"
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Returns the message of a document that has not the shape which is read. YAML takes some words for booleans.
+pub(crate) fn shape_message(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    match message.starts_with("invalid type: boolean") && message.contains("expected a string") {
+        true => {
+            format!(
+                "{message}: words such as `y`, `no` and `on` are booleans in YAML, so quote them"
+            )
+        }
+        false => message,
+    }
+}
+
 fn files(path: &Path) -> Result<Vec<PathBuf>, InputError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -197,6 +225,17 @@ mod tests {
             yaml("a: 1\nb: {c: 1, c: 2}\na: 3"),
             Ok(vec![json!({"a": 3, "b": {"c": 2}})])
         );
+        let kind = |text: &str| check_kind(&yaml(text).unwrap()[0], &["Values", "Value"]);
+        assert_eq!((kind("kind: Value"), kind("a: 1")), (Ok(()), Ok(())));
+        let refused = kind("kind: Pod").unwrap_err();
+        assert!(
+            refused.contains("`Pod`") && refused.contains("`Values`"),
+            "{refused}"
+        );
+        let error = serde_json::from_str::<String>("true").unwrap_err();
+        assert!(shape_message(&error).ends_with("so quote them"));
+        let error = serde_json::from_str::<String>("1").unwrap_err();
+        assert_eq!(shape_message(&error), error.to_string());
         write("bad.yaml", "a: [");
         let error = manifests(folder.path()).unwrap_err().to_string();
         assert!(error.contains("bad.yaml"), "{error}");

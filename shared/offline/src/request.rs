@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    documents::{InputError, documents},
+    documents::{InputError, check_kind, documents, shape_message},
     resource::Resource,
     values::{RuleValues, Variables, put, segments},
 };
@@ -56,10 +56,13 @@ impl User {
     /// The file cannot be read, or has a different shape.
     pub fn read(path: &Path) -> Result<Self, InputError> {
         let document = documents(path)?.pop().unwrap_or_default();
-        let user = Self::deserialize(document).map_err(|error| InputError::Malformed {
+        let malformed = |message: String| InputError::Malformed {
             path: path.to_owned(),
-            message: error.to_string(),
-        })?;
+            message,
+        };
+        check_kind(&document, &["UserInfo"]).map_err(malformed)?;
+        let user = Self::deserialize(document);
+        let user = user.map_err(|error| malformed(shape_message(&error)))?;
         Ok(Self {
             is_known: true,
             ..user

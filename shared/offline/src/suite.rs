@@ -8,7 +8,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    documents::{InputError, documents},
+    documents::{InputError, check_kind, documents, shape_message},
     resource::Resource,
     values::{Values, Variables},
 };
@@ -277,9 +277,15 @@ impl Suite {
             return Err(malformed("it is empty".to_owned()));
         }
         let suite = |mut document: Value| {
+            check_kind(&document, &["Test"]).map_err(|message| {
+                malformed(format!(
+                    "{message}: `anteroom test` runs suites of expected results, and `anteroom apply` policies on \
+                     resources"
+                ))
+            })?;
             leave_out_nulls(&mut document);
             let file = SuiteFile::deserialize(document);
-            let file: SuiteFile = file.map_err(|error| malformed(error.to_string()))?;
+            let file: SuiteFile = file.map_err(|error| malformed(shape_message(&error)))?;
             if let Some(url) = file.elsewhere() {
                 return Err(malformed(format!(
                     "{url} is not read: nothing is fetched from elsewhere; fetch it, and name the file"

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    documents::{InputError, documents},
+    documents::{InputError, check_kind, documents, shape_message},
     resource::Resource,
     suite::leave_out_nulls,
 };
@@ -86,8 +86,9 @@ impl Values {
         match (documents.pop(), documents.is_empty()) {
             (None, _) => Ok(Self::default()),
             (Some(mut document), true) => {
+                check_kind(&document, &["Values", "Value"]).map_err(malformed)?;
                 leave_out_nulls(&mut document);
-                Self::deserialize(document).map_err(|error| malformed(error.to_string()))
+                Self::deserialize(document).map_err(|error| malformed(shape_message(&error)))
             }
             (Some(_), false) => Err(malformed("it has several documents".to_owned())),
         }

@@ -48,8 +48,10 @@ impl Live {
         let connected = tokio::time::timeout(ANSWER_TIMEOUT, query::connected(&*bus)).await;
         connected.ok().with_context(|| {
             format!(
-                "{}: no connection to NATS within {} ms: see --nats-url, and who may log in",
+                "{}: no connection to NATS at {} within {} ms: name its address (--nats-url), the key of a login \
+                 that may ask replicas (--nats-nkey-file), and the authority of its certificate (--nats-ca-file)",
                 ErrorCode::BUS_UNAVAILABLE,
+                args.nats_urls.join(", "),
                 ANSWER_TIMEOUT.as_millis()
             )
         })?;

@@ -15,7 +15,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{
-    Format, UNUSABLE,
+    Format, NO_POLICY, UNUSABLE,
     apply_output::{print_outcome, shows_left_out},
     arrival,
     assignments::Assignments,
@@ -248,7 +248,7 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
         }
     }
     if policies.is_empty() {
-        bail!("there is no policy that is run here in what was given");
+        bail!(NO_POLICY);
     }
     let mut named = args.resources.clone();
     if args.stdin && !named.iter().any(|path| path == Path::new("-")) {
@@ -262,7 +262,10 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     resources.retain(|manifest| DeclaredEntry::new(manifest).is_none());
     let resources = objects(resources);
     if resources.is_empty() {
-        bail!("there is no resource in what was given with --resource");
+        bail!(
+            "there is no resource in what was given with --resource: the files hold no object, or no file of a \
+             folder has a name that ends in .yaml, .yml or .json"
+        );
     }
     let mut scenario = Scenario::new(policies, resources)
         .with_entries(declared)

@@ -193,7 +193,11 @@ fn verdict(checked: &[Checked], counts: Counts, args: &TestArgs) -> anyhow::Resu
     if checked.is_empty() {
         match &args.test_case_selector {
             Some(_) => bail!("no row is selected by --test-case-selector"),
-            None => bail!("there is no {} in what was given", args.file_name),
+            None => bail!(
+                "there is no {} in what was given: name the folder of a suite, or the name of its file with \
+                 --file-name",
+                args.file_name
+            ),
         }
     }
     if !counts.is_success() {
