@@ -225,11 +225,35 @@ fn unknown_field(name: &str, value: &Value, known: &KnownFields) -> String {
             .into_iter()
             .flatten()
     };
-    let alike = all().find(|known| known.eq_ignore_ascii_case(name));
-    match alike {
-        Some(alike) => format!("unknown field `{name}`; did you mean `{alike}`?"),
-        None => format!("unknown field `{name}` ({})", type_name(value)),
+    let kind = type_name(value);
+    if let Some(alike) = all().find(|known| known.eq_ignore_ascii_case(name)) {
+        return format!("unknown field `{name}`; did you mean `{alike}`?");
     }
+    match all().find(|known| is_one_off(known, name)) {
+        Some(alike) => format!("unknown field `{name}` ({kind}); did you mean `{alike}`?"),
+        None => format!("unknown field `{name}` ({kind})"),
+    }
+}
+
+/// The fewest bytes of a field that is named in place of one like it.
+const ALIKE_BYTES_MIN: usize = 4;
+
+/// Returns whether one text becomes the other by one letter more, less or otherwise.
+fn is_one_off(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let (short, long) = match one.len() <= other.len() {
+        true => (one, other),
+        false => (other, one),
+    };
+    // Most short words are one letter from each other.
+    if long.len() - short.len() > 1 || long.len() < ALIKE_BYTES_MIN {
+        return false;
+    }
+    let pairs = short.iter().zip(long);
+    let begin = pairs.take_while(|(one, other)| one == other).count();
+    let ends = short[begin..].iter().rev().zip(long[begin..].iter().rev());
+    let end = ends.take_while(|(one, other)| one == other).count();
+    begin + end + 1 >= long.len()
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -240,5 +264,39 @@ fn type_name(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_field_that_is_almost_a_known_one_is_named_with_it() {
+        let known = KnownFields {
+            evaluated: &["pattern", "deny"],
+            inert: &["message"],
+            later: &[],
+        };
+        for (name, meant) in [
+            ("patern", Some("pattern")),
+            ("patttern", Some("pattern")),
+            ("pattera", Some("pattern")),
+            ("Deny", Some("deny")),
+            ("messages", Some("message")),
+            ("paterm", None),
+            ("anyPattern", None),
+            ("", None),
+            ("dény", None),
+        ] {
+            let said = unknown_field(name, &json!({}), &known);
+            let expected = meant.map(|meant| format!("; did you mean `{meant}`?"));
+            match expected {
+                Some(expected) => assert!(said.ends_with(&expected), "{said}"),
+                None => assert!(!said.contains("did you mean"), "{said}"),
+            }
+        }
     }
 }

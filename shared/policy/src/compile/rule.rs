@@ -218,7 +218,10 @@ impl Validate {
         let validation = match (&*given, validate.get("foreach")) {
             ([], _) => {
                 if !validate.has_any(OTHER_VALIDATE_WAYS) {
-                    problems.invalid(validate.child("deny"), "it is required");
+                    problems.invalid(
+                        validate.child("deny"),
+                        "it is required, or foreach, pattern, anyPattern, podSecurity or cel in its place",
+                    );
                 }
                 return None;
             }

@@ -118,7 +118,7 @@ fn a_malformed_cel_rule_is_refused_with_its_field() {
         ),
         (
             "validate: {cel: {expression: 'true'}}",
-            "AR302 spec.rules[0].validate.cel.expression: unknown field `expression` (a string)",
+            "AR302 spec.rules[0].validate.cel.expression: unknown field `expression` (a string); did you mean `expressions`?",
         ),
     ] {
         let found = problems("ClusterPolicy", rule);
