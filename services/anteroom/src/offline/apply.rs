@@ -260,6 +260,17 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     }
     declared.extend(resources.iter().filter_map(DeclaredEntry::new));
     resources.retain(|manifest| DeclaredEntry::new(manifest).is_none());
+    let has_kind = |manifest: &&Value| {
+        manifest["kind"]
+            .as_str()
+            .is_some_and(|kind| !kind.is_empty())
+    };
+    for manifest in resources.iter().filter(|manifest| !has_kind(manifest)) {
+        warn(&format!(
+            "passed over: {} is no resource: an object with a `kind` is needed",
+            title(manifest)
+        ));
+    }
     let resources = objects(resources);
     if resources.is_empty() {
         bail!(

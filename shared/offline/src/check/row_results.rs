@@ -231,6 +231,51 @@ spec:
     }
 
     #[test]
+    fn a_row_that_nothing_answers_says_what_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "policy.yaml",
+            "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: p}, spec: {rules: [{name: r, \
+             match: {any: [{resources: {kinds: [Pod]}}]}, validate: {pattern: {metadata: {name: a}}}}]}}",
+        );
+        write(
+            "given.yaml",
+            "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n\
+             {apiVersion: v1, kind: Service, metadata: {name: s}}",
+        );
+        for (row, says) in [
+            (
+                "policy: q, rule: r, kind: Pod, resources: [a]",
+                "there is no policy `q`",
+            ),
+            (
+                "policy: p, rule: r, kind: Pod, resources: [none]",
+                "there is no such resource",
+            ),
+            (
+                "policy: p, rule: r, kind: Service, resources: [s]",
+                "the rule says nothing",
+            ),
+            (
+                "policy: p, rule: other, kind: Pod, resources: [a]",
+                "the policy has no rule `other`; it has r",
+            ),
+        ] {
+            let result = format!("[{{{row}, result: fail}}]");
+            let text =
+                format!("policies: [policy.yaml]\nresources: [given.yaml]\nresults: {result}");
+            write("kyverno-test.yaml", &text);
+            let suite = Suite::read(&folder.path().join("kyverno-test.yaml"))
+                .unwrap()
+                .remove(0);
+            let rows = check(&suite).unwrap();
+            assert_eq!(rows[0].reason, "Not found", "{rows:?}");
+            assert!(rows[0].message.starts_with(says), "{rows:?}");
+        }
+    }
+
+    #[test]
     fn a_row_without_targets_says_what_to_add() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();

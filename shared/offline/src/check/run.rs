@@ -49,6 +49,9 @@ impl Named<'_> {
     }
 }
 
+/// The most rules that are named in place of one that is not there.
+const RULES_NAMED_MAX: usize = 5;
+
 impl Run<'_> {
     pub(super) fn rows(&self, expected: &Expected) -> Vec<Row> {
         let names = match (&*expected.resources, &expected.resource) {
@@ -120,10 +123,35 @@ impl Run<'_> {
             }));
         }
         if rows.is_empty() {
-            let message = "no rule of this name says anything of such a resource".to_owned();
+            let message = self.not_found(expected, named, wanted);
             rows.push(row(RowResult::Fail, "Not found", message));
         }
         rows
+    }
+
+    /// Says what of a row is not there: its policy, its resource, or its rule.
+    fn not_found(&self, expected: &Expected, named: Named<'_>, wanted: &str) -> String {
+        let scenario = &self.loaded.scenario;
+        let mut policies = scenario.policies.iter();
+        let Some(policy) = policies.find(|policy| self.is_policy(policy, expected)) else {
+            let name = &expected.policy;
+            return format!("there is no policy `{name}` in the files of `policies`");
+        };
+        let mut given = scenario.resources.iter().chain(&scenario.world.targets);
+        if !given.any(|resource| self.means(resource, expected, named)) {
+            return "there is no such resource in the files of `resources`".to_owned();
+        }
+        let rules = policy.outcome.iter().flat_map(|compiled| compiled.rules());
+        let names: Vec<_> = rules.map(|rule| rule.name().to_owned()).collect();
+        if wanted.is_empty() || names.iter().any(|name| is_rule(name, wanted)) {
+            return "the rule says nothing of such a resource: compare its `match` and `exclude`, and the operation"
+                .to_owned();
+        }
+        let first: Vec<_> = names.into_iter().take(RULES_NAMED_MAX).collect();
+        format!(
+            "the policy has no rule `{wanted}`; it has {}",
+            first.join(", ")
+        )
     }
 
     /// Passes a row although its rule has no result for the resource. Either the row expects `skip` and the
