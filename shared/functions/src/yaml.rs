@@ -36,9 +36,9 @@ pub struct YamlError(#[from] serde_saphyr::Error);
 /// The reason why a file that a user hands in is not read.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// It is no YAML.
-    #[error(transparent)]
-    Malformed(YamlError),
+    /// It is no YAML: the place and the reason.
+    #[error("{0}")]
+    Malformed(String),
     /// It has more of something than is read.
     #[error(
         "{0}. A file has at most {FILE_DOCUMENTS_MAX} documents, {FILE_NODES_MAX} values, 64 levels, and references \
@@ -102,11 +102,11 @@ fn file_within(text: &str, bytes_max: u64) -> Result<Vec<Value>, FileError> {
         if bytes > bytes_max {
             return FileError::TooLarge;
         }
-        // An error of a reference has that of its value within, of whatever kind.
+        // An error behind a reference wraps the error of the value.
         let said = error.without_snippet().to_string();
         match said.contains(BEYOND_LIMIT) {
             true => FileError::TooMuch(said.lines().next().unwrap_or_default().to_owned()),
-            false => FileError::Malformed(error.into()),
+            false => FileError::Malformed(error.to_string()),
         }
     })?;
     let documents = documents.into_iter();

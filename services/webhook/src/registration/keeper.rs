@@ -117,9 +117,9 @@ struct KeeperState {
     outrun_backoff: Backoff,
     proof_backoff: Backoff,
     beyond_end: BeyondEnd,
-    /// Why the configuration is not written.
+    /// The told problem that keeps the configuration unwritten.
     unwritten: ToldProblem,
-    /// Why the API server does not use the written configuration.
+    /// The told problem that keeps the API server from the written configuration.
     unused: ToldProblem,
 }
 
@@ -325,7 +325,7 @@ impl Keeper {
             .is_proven(&later, end.as_ref(), Instant::now())
     }
 
-    /// Logs that another webhook was faster: for some time that is usual.
+    /// Logs that another webhook was faster, as a warning once the problem lasts.
     fn outrun(&self, desired: &Configuration, now: Instant, state: &mut KeeperState) {
         let kind = configuration::kind(self.phase);
         if !state.unwritten.is_lasting_news(OUTRUN, now) {

@@ -129,7 +129,7 @@ impl Run<'_> {
         rows
     }
 
-    /// Says what of a row is not there: its policy, its resource, or its rule.
+    /// Says which part of a row is missing: the policy, the resource, or the rule.
     fn not_found(&self, expected: &Expected, named: Named<'_>, wanted: &str) -> String {
         let scenario = &self.loaded.scenario;
         let mut policies = scenario.policies.iter();
