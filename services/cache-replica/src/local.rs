@@ -100,7 +100,7 @@ impl LocalReplica {
             stop,
         );
         // Nobody serves these metrics: alerts are about replicas, and the process counts its own queries.
-        let metrics = QueryMetrics::registered(&Service::new(NAME).metrics);
+        let metrics = QueryMetrics::register(&Service::new(NAME).metrics);
         let references = Arc::new(References::default());
         Arc::new(Self {
             mirror: Arc::new(mirror),
@@ -148,7 +148,7 @@ impl LocalReplica {
             mirror: Arc::clone(&self.mirror),
             uses: Arc::clone(&self.uses),
             evaluator: Arc::clone(&evaluator),
-            metrics: MemoryMetrics::registered(&Service::new(NAME).metrics),
+            metrics: MemoryMetrics::register(&Service::new(NAME).metrics),
             replica: NAME.to_owned(),
             limit: Some(chosen.memory_limit),
             limited: Limited::LocalViews,

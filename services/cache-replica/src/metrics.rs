@@ -47,7 +47,7 @@ struct OutcomeLabel {
 pub(crate) struct RequestTimer(Instant);
 
 impl QueryMetrics {
-    pub(crate) fn registered(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         Self {
             duration_seconds: metrics.register(
                 "anteroom_query_duration_seconds",
@@ -186,7 +186,7 @@ struct Evicted {
 }
 
 impl MemoryMetrics {
-    pub(crate) fn registered(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         Self {
             bytes: metrics.create(
                 "anteroom_memory_bytes",

@@ -46,8 +46,8 @@ pub async fn run_and_show(
     args.check()?;
     let replica = args.name();
     tracing::info!(replica, "replica started");
-    let metrics = QueryMetrics::registered(&service.metrics);
-    let mirrored = MirrorMetrics::registered(&service.metrics);
+    let metrics = QueryMetrics::register(&service.metrics);
+    let mirrored = MirrorMetrics::register(&service.metrics);
     // The mirror lives until every endpoint is closed: calls that are drained still read its views.
     let living = CancellationToken::new();
     let mirror = Arc::new(Mirror::start(
@@ -129,7 +129,7 @@ pub async fn run_and_show(
         mirror: Arc::clone(&mirror),
         uses,
         evaluator: Arc::clone(&evaluator),
-        metrics: MemoryMetrics::registered(&service.metrics),
+        metrics: MemoryMetrics::register(&service.metrics),
         replica: beats.replica.clone(),
         limit: args.memory_limit,
         limited: Limited::Process(service.readiness.check("memory", "the first look at it")),

@@ -527,7 +527,7 @@ mod tests {
     #[test]
     fn a_flood_of_events_of_one_namespace_drops_none_of_another() {
         let metrics = anteroom_runtime::Service::new("reporter").metrics;
-        let (events, mut waiting) = Events::queue(ReporterMetrics::registered(&metrics));
+        let (events, mut waiting) = Events::queue(ReporterMetrics::register(&metrics));
         let shared = SharedFindings::new();
         let refuse = |namespace: &str, numbers: std::ops::Range<usize>| {
             for number in numbers {

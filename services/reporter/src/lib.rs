@@ -74,7 +74,7 @@ pub async fn run(
     client: Client,
     service: Service,
 ) -> anyhow::Result<()> {
-    let metrics = ReporterMetrics::registered(&service.metrics);
+    let metrics = ReporterMetrics::register(&service.metrics);
     let policies = service
         .readiness
         .check("policies", "the first read of the log");
@@ -93,7 +93,7 @@ pub async fn run(
         service: service.clone(),
         metrics,
         // Once, for all terms.
-        mirrored: MirrorMetrics::registered(&service.scope("scans").metrics),
+        mirrored: MirrorMetrics::register(&service.scope("scans").metrics),
         judge,
         holder,
         check: Arc::new(check),

@@ -50,7 +50,7 @@ struct OutcomeLabels {
 }
 
 impl ReporterMetrics {
-    pub(crate) fn registered(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         Self {
             leads: metrics.create(
                 "anteroom_reporter_leads",

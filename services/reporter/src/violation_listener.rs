@@ -119,7 +119,7 @@ mod tests {
             });
             let reporter = Arc::new(webhook.join());
             let metrics = Service::new("reporter").metrics;
-            let (events, told) = Events::queue(ReporterMetrics::registered(&metrics));
+            let (events, told) = Events::queue(ReporterMetrics::register(&metrics));
             let bus = Arc::clone(&reporter);
             tokio::spawn(listen(bus, Some(events), SharedFindings::new()));
             tokio::task::yield_now().await; // It listens.

@@ -115,7 +115,7 @@ pub async fn run(
         bus: Arc::clone(&context.bus),
         caller: context.caller.clone(),
         metrics: LiveMetrics::register(&service.metrics),
-        mirrored: MirrorMetrics::registered(&service.scope("live").metrics),
+        mirrored: MirrorMetrics::register(&service.scope("live").metrics),
         watcher: context.members.me().to_owned(),
         args: args.live,
         may_read_secrets: Arc::new(move |policy: &ObjectKey| secrets.allows_policy(policy)),

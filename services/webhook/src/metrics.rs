@@ -121,7 +121,7 @@ struct StateLabels {
 }
 
 impl WebhookMetrics {
-    pub(crate) fn registered(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
         Self {
             decisions: metrics.create(
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn metrics_of_a_removed_rule_are_forgotten() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
-        let own = WebhookMetrics::registered(&metrics);
+        let own = WebhookMetrics::register(&metrics);
         for policy in ["gone", "stays"] {
             own.rule_seconds(policy, "r").observe(0.1);
             own.rule_results(policy, "r", RuleResult::Fail).inc();

@@ -69,9 +69,9 @@ impl<'a> TaskHandles<'a> {
         if let Some(task) = drain.task() {
             tasks.spawn("drain", task);
         }
-        let mut metrics = WebhookMetrics::registered(&service.metrics);
+        let mut metrics = WebhookMetrics::register(&service.metrics);
         if args.kyverno_metric_names {
-            metrics.kyverno = Some(KyvernoMetrics::registered(&service.metrics));
+            metrics.kyverno = Some(KyvernoMetrics::register(&service.metrics));
         }
         Self {
             args,

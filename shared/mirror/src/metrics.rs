@@ -69,8 +69,8 @@ struct CauseLabels {
 }
 
 impl MirrorMetrics {
-    /// Registered with a service's metrics. A service has one mirror.
-    pub fn registered(metrics: &Metrics) -> Self {
+    /// Registers the metrics with those of a service. A service has one mirror.
+    pub fn register(metrics: &Metrics) -> Self {
         Self {
             objects: metrics.create("anteroom_view_objects", "Objects in the view"),
             bytes: metrics.create(

@@ -311,7 +311,7 @@ mod tests {
                 memo_bytes_max: bytes_max,
                 ..Args::default()
             };
-            let metrics = QueryMetrics::registered(&Service::new("test").metrics);
+            let metrics = QueryMetrics::register(&Service::new("test").metrics);
             let evaluator = Evaluator::new(&args, metrics);
             let (pieces, results) = (evaluator.pieces.bytes_max(), evaluator.memo.bytes_max());
             assert_eq!(pieces.checked_add(results), Some(bytes_max));

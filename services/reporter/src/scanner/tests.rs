@@ -133,8 +133,8 @@ impl World {
         let (judge, follow) = Judge::new(Arc::clone(&bus), Keys::none(), &service, check);
         tokio::spawn(follow);
         let shared = SharedFindings::new();
-        let metrics = ReporterMetrics::registered(&service.metrics);
-        let mirrored = MirrorMetrics::registered(&service.scope("scans").metrics);
+        let metrics = ReporterMetrics::register(&service.metrics);
+        let mirrored = MirrorMetrics::register(&service.scope("scans").metrics);
         let hour = Duration::from_secs(3_600);
         let stop = service.shutdown.token();
         let scanner = Scanner::new(

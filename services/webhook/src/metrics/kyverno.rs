@@ -149,7 +149,7 @@ impl ConstantRuleLabels {
 }
 
 impl KyvernoMetrics {
-    pub(crate) fn registered(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
         Self {
             requests: metrics.create("kyverno_admission_requests", "Reviews decided"),
@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn requests_are_counted_by_kyvernos_labels() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
-        let kyverno = KyvernoMetrics::registered(&metrics);
+        let kyverno = KyvernoMetrics::register(&metrics);
         count(&kyverno, "Pod", "a");
         count(&kyverno, "Pod", "a");
         let text = metrics.encode();
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn a_rule_is_counted_by_the_action_that_it_had() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
-        let kyverno = KyvernoMetrics::registered(&metrics);
+        let kyverno = KyvernoMetrics::register(&metrics);
         let name = Arc::new(RuleName::new(anteroom_model::ObjectKey::new("", "p"), "r"));
         let body = review("Pod", "a");
         let review = Review::parse(body.as_bytes()).unwrap();
@@ -501,7 +501,7 @@ mod tests {
     #[test]
     fn beyond_the_limit_places_are_counted_together() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
-        let kyverno = KyvernoMetrics::registered(&metrics);
+        let kyverno = KyvernoMetrics::register(&metrics);
         for number in 0..SUBJECTS_MAX + 2 {
             count(&kyverno, "Pod", &number.to_string());
         }

@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn engine_events_are_counted_by_result() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
-        let own = WebhookMetrics::registered(&metrics);
+        let own = WebhookMetrics::register(&metrics);
         own.audit(AuditResult::Different);
         own.mutate_existing("written");
         own.violation("dropped");

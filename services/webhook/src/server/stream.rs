@@ -346,7 +346,7 @@ mod tests {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
-        let own = WebhookMetrics::registered(&metrics);
+        let own = WebhookMetrics::register(&metrics);
         let acceptor = Acceptor::new(RustlsConfig::from_config(Arc::new(config)), own);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -59,7 +59,7 @@ pub async fn follow(
             system::exceptions(),
         ]),
         MirrorConfig::default(),
-        MirrorMetrics::registered(&service.metrics),
+        MirrorMetrics::register(&service.metrics),
         &shutdown,
     );
     let mut reader = CatalogReader::new(mirror);
