@@ -20,7 +20,7 @@ use super::{
     attempts::{self, LaterAttempts},
     decode::{DecodedResults, Decoder},
     memory::{FactHolder, FactMemory, FactPermit},
-    message::{call, millis, reply_error, review_number, too_large},
+    message::{call, millis, reply_error, request_error, review_number, too_large},
     origin::Origin,
     outages::{Outages, PATIENCE_DEFAULT},
     route::LiveRead,
@@ -279,19 +279,11 @@ impl Live {
                 let reply = question.answer(reply, is_refusal)?;
                 decode_outcome(&reply).map_err(|error| reply_error(&error))?
             }
-            Err(RequestError::NoResponders) => Err(FactError::NoWatcher),
-            Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {
-                deadline_ms: timeout_ms,
-                over_part: false,
-            }),
-            Err(RequestError::NotSent(error)) => Err(FactError::BusUnavailable {
-                message: error.to_string(),
-            }),
-            Err(RequestError::Bus(error)) => {
-                may_have_arrived.store(true, Ordering::Relaxed);
-                Err(FactError::BusUnavailable {
-                    message: error.to_string(),
-                })
+            Err(error) => {
+                if matches!(error, RequestError::Bus(_)) {
+                    may_have_arrived.store(true, Ordering::Relaxed);
+                }
+                Err(request_error(error, FactError::NoWatcher))
             }
         }
     }

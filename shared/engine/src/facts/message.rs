@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::Call;
+use anteroom_bus::{Call, RequestError};
 use anteroom_model::FactError;
 use anteroom_runtime::telemetry;
 use anteroom_wire::{WireError, body, envelope::TraceContext};
@@ -60,6 +60,20 @@ fn result_error(error: &WireError) -> FactError {
 pub(super) fn reply_error(error: &WireError) -> FactError {
     FactError::RequestInvalid {
         message: format!("the reply cannot be read: {error}"),
+    }
+}
+
+/// Returns the error of a request that got no reply; `nobody` is that of an address where nobody listens.
+pub(super) fn request_error(error: RequestError, nobody: FactError) -> FactError {
+    match error {
+        RequestError::NoResponders => nobody,
+        RequestError::TimedOut { timeout_ms } => FactError::DeadlineExceeded {
+            deadline_ms: timeout_ms,
+            over_part: false,
+        },
+        RequestError::NotSent(error) | RequestError::Bus(error) => FactError::BusUnavailable {
+            message: error.to_string(),
+        },
     }
 }
 

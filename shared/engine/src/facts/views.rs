@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::{Address, Bus, RequestError};
+use anteroom_bus::{Address, Bus};
 use anteroom_model::{FactError, Incarnation, Retry, Revision, ViewId};
 use anteroom_seal::{AskedOf, Keys};
 use anteroom_wire::query::{
@@ -22,7 +22,7 @@ use super::{
     floors::Floors,
     local::{AtOnce, LocalViews, without_own_errors},
     memory::{FactHolder, FactMemory, FactPermit},
-    message::{call, millis, reply_error, too_large},
+    message::{call, millis, reply_error, request_error, too_large},
     origin::Origin,
     outages::{Outages, PATIENCE_DEFAULT},
     pending::PendingFact,
@@ -460,17 +460,11 @@ impl Views {
                 self.floors.raise(view, &reply)?;
                 Ok(reply)
             }
-            Err(RequestError::NoResponders) => Err(FactError::NoReplica {
-                view: view.as_str().to_owned(),
-            }),
-            Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {
-                deadline_ms: timeout_ms,
-                over_part: false,
-            }),
-            Err(RequestError::NotSent(error) | RequestError::Bus(error)) => {
-                Err(FactError::BusUnavailable {
-                    message: error.to_string(),
-                })
+            Err(error) => {
+                let nobody = FactError::NoReplica {
+                    view: view.as_str().to_owned(),
+                };
+                Err(request_error(error, nobody))
             }
         }
     }
