@@ -5,9 +5,9 @@
 mod batch;
 mod cel;
 mod evaluator;
-mod facts;
 mod offload;
 mod path;
+mod traits;
 
 pub(crate) use batch::{Batch, Prepared};
 pub(crate) use evaluator::{Evaluator, REQUEST_INLINE_STEPS_MAX};

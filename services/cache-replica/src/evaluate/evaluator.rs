@@ -13,8 +13,8 @@ use bytes::Bytes;
 use super::{
     batch::{Batch, Prepared, QueryContext},
     cel::CelQueryContext,
-    facts::{IndexHits, QueryFacts},
     path::{AnswerPath, Stage},
+    traits::{IndexHits, LazyTraits},
 };
 use crate::{
     Args,
@@ -112,10 +112,12 @@ impl Evaluator {
         if let Err(error) = retained.and_then(|()| context.select.check_readable(read)) {
             return Some(Err(error));
         }
-        let mut facts = QueryFacts::new(self, context);
-        match AnswerPath::choose(Stage::Arrival, &mut facts) {
-            AnswerPath::Inline => self.evaluate_inline(context, facts.found.as_ref(), inline_steps),
-            AnswerPath::Remembered => facts.remembered,
+        let mut traits = LazyTraits::new(self, context);
+        match AnswerPath::choose(Stage::Arrival, &mut traits) {
+            AnswerPath::Inline => {
+                self.evaluate_inline(context, traits.found.as_ref(), inline_steps)
+            }
+            AnswerPath::Remembered => traits.remembered,
             AnswerPath::Offloaded | AnswerPath::Sliced | AnswerPath::Whole => None,
         }
     }

@@ -11,8 +11,8 @@ use super::{
     batch::{Batch, QueryContext},
     cel::CelQueryContext,
     evaluator::Evaluator,
-    facts::QueryFacts,
     path::{AnswerPath, Stage},
+    traits::LazyTraits,
 };
 use crate::scan::{PieceKey, Scan};
 
@@ -85,12 +85,12 @@ impl Evaluator {
 
     /// Evaluates a query over a few objects, or plans the scan of all objects.
     fn plan(&self, context: QueryContext<'_>) -> OffloadOutcome {
-        let mut facts = QueryFacts::new(self, context);
-        let path = AnswerPath::choose(Stage::Worker, &mut facts);
-        match (path, facts.remembered, facts.sliced) {
+        let mut traits = LazyTraits::new(self, context);
+        let path = AnswerPath::choose(Stage::Worker, &mut traits);
+        match (path, traits.remembered, traits.sliced) {
             (AnswerPath::Remembered, Some(result), _) => OffloadOutcome::Done(result),
             (AnswerPath::Inline | AnswerPath::Offloaded, ..) => {
-                let result = self.evaluate_over(context, facts.found.as_ref());
+                let result = self.evaluate_over(context, traits.found.as_ref());
                 self.remember(context, &result);
                 OffloadOutcome::Done(result)
             }

@@ -99,7 +99,7 @@ pub(super) trait QueryTraits {
 
 impl AnswerPath {
     /// Returns the first path of the table whose condition holds.
-    pub(super) fn choose(stage: Stage, facts: &mut impl QueryTraits) -> Self {
+    pub(super) fn choose(stage: Stage, traits: &mut impl QueryTraits) -> Self {
         let inline = LookupLimit {
             objects: INLINE_OBJECTS_MAX,
             bytes: INLINE_FOUND_BYTES_MAX,
@@ -108,33 +108,34 @@ impl AnswerPath {
         };
         let is_arrival = stage == Stage::Arrival;
         if is_arrival
-            && !facts.is_verified()
-            && (facts.selects_at_most(INLINE_OBJECTS_MAX, INLINE_BYTES_MAX) || facts.finds(inline))
+            && !traits.is_verified()
+            && (traits.selects_at_most(INLINE_OBJECTS_MAX, INLINE_BYTES_MAX)
+                || traits.finds(inline))
         {
             return Self::Inline;
         }
-        if facts.is_remembered() {
+        if traits.is_remembered() {
             return Self::Remembered;
         }
         if is_arrival {
             return Self::Offloaded;
         }
-        let objects = facts.objects();
+        let objects = traits.objects();
         // With more, to look through all that is selected costs no more.
         let some = LookupLimit {
-            objects: facts.selected(objects / 2),
+            objects: traits.selected(objects / 2),
             bytes: usize::MAX,
             steps: worker_steps_max(objects),
             wait_max: WORKER_WAIT_MAX,
         };
-        if facts.finds(some) {
+        if traits.finds(some) {
             return Self::Offloaded;
         }
-        let selected = facts.selected(objects);
+        let selected = traits.selected(objects);
         if selected <= SLICE_OBJECTS {
             return Self::Offloaded;
         }
-        match selected >= objects / SLICED_SHARE_MIN && facts.is_sliceable() {
+        match selected >= objects / SLICED_SHARE_MIN && traits.is_sliceable() {
             true => Self::Sliced,
             false => Self::Whole,
         }
@@ -145,7 +146,7 @@ impl AnswerPath {
 mod tests {
     use super::*;
 
-    /// Facts about a query over a large view that is selected whole.
+    /// The traits of a query over a large view that is selected whole.
     #[derive(Clone, Copy)]
     struct Case {
         is_verified: bool,

@@ -1,4 +1,4 @@
-//! The facts about one query on which its path depends, and the data found with them.
+//! The traits of one query, found out when they are asked for, and the data found with them.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ pub(super) struct IndexHits {
     pub(super) rewritten: Option<RewrittenQuery>,
 }
 
-/// The facts about one query.
-pub(super) struct QueryFacts<'e> {
+/// The traits of one query, each found out when it is asked for.
+pub(super) struct LazyTraits<'e> {
     evaluator: &'e Evaluator,
     context: QueryContext<'e>,
     pub(super) found: Option<IndexHits>,
@@ -33,7 +33,7 @@ pub(super) struct QueryFacts<'e> {
     pub(super) sliced: Option<Arc<Sliced>>,
 }
 
-impl<'e> QueryFacts<'e> {
+impl<'e> LazyTraits<'e> {
     pub(super) fn new(evaluator: &'e Evaluator, context: QueryContext<'e>) -> Self {
         Self {
             evaluator,
@@ -79,7 +79,7 @@ impl<'e> QueryFacts<'e> {
     }
 }
 
-impl QueryTraits for QueryFacts<'_> {
+impl QueryTraits for LazyTraits<'_> {
     fn is_verified(&self) -> bool {
         self.evaluator.verifies()
     }
