@@ -143,7 +143,7 @@ mod tests {
         let call = ResolvedApiCall {
             path: path.to_owned(),
             data: None,
-            kept: None,
+            by_view: None,
         };
         match world.read(&call) {
             Ok(found) => match found["items"].as_array() {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use anteroom_functions::query_functions;
 use anteroom_jmespath::{Budget, Environment, Expression, MissingKey};
 use anteroom_model::{EntryKind, FactError, limits::RESULT_MEMORY_BYTES_MAX};
-use anteroom_policy::{FactRequest, FactSubject, KeptRead, Reference, ResolvedApiCall};
+use anteroom_policy::{FactRequest, FactSubject, Reference, ResolvedApiCall, ViewBackedRead};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -335,17 +335,17 @@ impl World {
         if let Some(response) = self.response(&subject.path, is_post) {
             return Ok(response.data(&subject.path)?);
         }
-        let Some(kept) = subject.kept.as_ref().filter(|_| !is_post) else {
+        let Some(by_view) = subject.by_view.as_ref().filter(|_| !is_post) else {
             return Err(nothing(&subject.path));
         };
-        let KeptRead {
+        let ViewBackedRead {
             reference,
             object,
             namespace,
             label_selector,
             field_selector,
             limit,
-        } = kept;
+        } = by_view;
         let of = match reference {
             Reference::Collection(collection) => ObjectType::of(collection),
             Reference::Object(object) => ObjectType::new(&object.group, &object.resource),

@@ -51,8 +51,8 @@ pub use policy::{NotRun, Policy};
 pub use policy_kind::PolicyKind;
 pub use problem::Problem;
 pub use reference::{
-    CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactSubject, KeptRead,
-    NamedObject, Reference, ResolvedApiCall, WRITER,
+    CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactSubject, NamedObject,
+    Reference, ResolvedApiCall, ViewBackedRead, WRITER,
 };
 pub use request::{AdmissionRequest, LARGE_REQUEST_BYTES_MIN, RequestError};
 pub use rule::{FailureAction, Rule};

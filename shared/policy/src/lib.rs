@@ -74,11 +74,11 @@ pub use evaluate::{
 pub use ir::{
     AdmissionRequest, CALLS, CALLS_DECLARED, CALLS_OFF, COMPILE_STEPS_MAX, ChangedObject,
     CollectionReference, Driver, FIELD_MANAGER, FILTERS_MAX, FactSubject, FailureAction,
-    FailurePolicy, FilterError, FilterProblem, Filtered, ImageCredentials, KeptRead, KindPattern,
+    FailurePolicy, FilterError, FilterProblem, Filtered, ImageCredentials, KindPattern,
     LARGE_REQUEST_BYTES_MIN, MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, POD_SUBRESOURCES,
     Phase, Policy, PolicyException, PolicyKind, Problem, Reference, RegisteredKinds, Reporting,
     RequestError, ResolvedApiCall, ResourceFilters, ResourcePattern, Rule, SecretName, ServedKind,
-    VariableError, VariableErrorKind, WRITER, is_namespace, service_answer,
+    VariableError, VariableErrorKind, ViewBackedRead, WRITER, is_namespace, service_answer,
 };
 pub use permit::{Call, Permit, Refusal};
 pub use prepare::{compile, compile_for};

@@ -154,8 +154,8 @@ impl Resolver<'_> {
             }
             let policies = self.policies.iter();
             let queries = policies.flat_map(|(_, policy)| &policy.queries);
-            let kept = kept(&found, queries.filter(|query| is_about(query, entry)));
-            found.keep(kept);
+            let fields = retained_fields(&found, queries.filter(|query| is_about(query, entry)));
+            found.keep(fields);
         }
         Some(Resolution::Found(found))
     }
@@ -176,16 +176,19 @@ pub(super) fn is_about(query: &EntryQuery, entry: &EntryManifest) -> bool {
 }
 
 /// Returns the fields that these queries and the entry's projections read of each object.
-fn kept<'a>(found: &Resolved, queries: impl Iterator<Item = &'a EntryQuery>) -> RetainedFields {
-    let mut kept = RetainedFields::identity();
+fn retained_fields<'a>(
+    found: &Resolved,
+    queries: impl Iterator<Item = &'a EntryQuery>,
+) -> RetainedFields {
+    let mut fields = RetainedFields::identity();
     let plural = match &found.info.source {
         Source::Collection(collection) => Some(collection.gvr.resource.as_str()),
         Source::Objects { .. } | Source::ApiCall { .. } | Source::System { .. } => None,
     };
     let document = Document::List { plural };
     let mut read = |expression: Option<&Expression>| match expression {
-        Some(expression) => kept.join(&reads(expression, document)),
-        None => kept = RetainedFields::Whole,
+        Some(expression) => fields.join(&reads(expression, document)),
+        None => fields = RetainedFields::Whole,
     };
     for query in queries {
         read(query.expression.as_ref());
@@ -194,7 +197,7 @@ fn kept<'a>(found: &Resolved, queries: impl Iterator<Item = &'a EntryQuery>) -> 
         let expression = Expression::parse(&projection.expression).ok();
         read(expression.as_ref());
     }
-    kept
+    fields
 }
 
 /// Returns whether it calls for Secrets, which only a `resource` keeps sealed.

@@ -25,8 +25,8 @@ use anteroom_model::{
     Shape, Source, ViewId,
 };
 use anteroom_policy::{
-    CelRequest, CollectionReference, FactRequest, FactSubject, KeptRead, PolicyKind, Reference,
-    ResolvedApiCall, may_miss_key,
+    CelRequest, CollectionReference, FactRequest, FactSubject, PolicyKind, Reference,
+    ResolvedApiCall, ViewBackedRead, may_miss_key,
 };
 use anteroom_wire::{
     live::LiveCall,
@@ -249,24 +249,29 @@ impl FactLookup<'_> {
     }
 
     fn api(self, subject: ResolvedApiCall) -> Result<(Vec<Backend>, Option<LiveRead>), FactError> {
-        let ResolvedApiCall { path, data, kept } = subject;
+        let ResolvedApiCall {
+            path,
+            data,
+            by_view: read,
+        } = subject;
         confined::check_path(&path, self.namespace)?;
-        if let (Some(own), Some(kept)) = (self.namespace, &kept)
-            && !is_of(kept, own)
+        if let (Some(own), Some(read)) = (self.namespace, &read)
+            && !is_of(read, own)
         {
             return Err(confined::outside(&path, own));
         }
-        let answers = |kept: &KeptRead| self.catalog.keeps(&kept.reference) && self.fits(kept);
-        let kept = kept.filter(|kept| data.is_none() && answers(kept));
+        let answers =
+            |read: &ViewBackedRead| self.catalog.keeps(&read.reference) && self.fits(read);
+        let read = read.filter(|read| data.is_none() && answers(read));
         let live = LiveRead {
             call: LiveCall::Api { path, data },
             query: self.query.clone(),
         };
-        let Some(kept) = kept else {
+        let Some(read) = read else {
             return Ok((vec![Backend::Live(live)], None));
         };
-        let declared = kept.reference.is_declared();
-        let view = self.kept(kept);
+        let declared = read.reference.is_declared();
+        let view = self.by_view(read);
         Ok(match view {
             Ok(view) if declared => (vec![view], Some(live)),
             Ok(view) => (vec![view, Backend::Live(live.clone())], Some(live)),
@@ -286,7 +291,7 @@ impl FactLookup<'_> {
             let FactSubject::Api(subject) = subject else {
                 return Vec::new();
             };
-            let Some(read) = self.kept_list(subject) else {
+            let Some(read) = self.list_by_view(subject) else {
                 return Vec::new();
             };
             match &first {
@@ -312,42 +317,42 @@ impl FactLookup<'_> {
     }
 
     /// The view that holds the list of a call; `None`: it has to be read live, or may not be read.
-    fn kept_list(&self, subject: &ResolvedApiCall) -> Option<ViewRead> {
+    fn list_by_view(&self, subject: &ResolvedApiCall) -> Option<ViewRead> {
         confined::check_path(&subject.path, self.namespace).ok()?;
-        let kept = subject.kept.clone().filter(|_| subject.data.is_none())?;
-        if self.namespace.is_some_and(|own| !is_of(&kept, own)) {
+        let read = subject.by_view.clone().filter(|_| subject.data.is_none())?;
+        if self.namespace.is_some_and(|own| !is_of(&read, own)) {
             return None;
         }
-        let answers = self.catalog.keeps(&kept.reference) && self.fits(&kept);
-        if !answers || kept.object.is_some() || kept.limit.is_some() {
+        let answers = self.catalog.keeps(&read.reference) && self.fits(&read);
+        if !answers || read.object.is_some() || read.limit.is_some() {
             return None;
         }
-        match self.kept(kept) {
+        match self.by_view(read) {
             Ok(Backend::View(read)) => Some(read),
             Ok(Backend::Live(_)) | Err(_) => None,
         }
     }
 
     /// Returns the view that answers a call, with the selection of its objects.
-    fn kept(&self, kept: KeptRead) -> Result<Backend, FactError> {
-        let binding = match &kept.reference {
-            Reference::Object(object) if !kept.reference.may_be_secrets() => {
+    fn by_view(&self, read: ViewBackedRead) -> Result<Backend, FactError> {
+        let binding = match &read.reference {
+            Reference::Object(object) if !read.reference.may_be_secrets() => {
                 objects(&object.group, &object.version, &object.resource)
             }
             // The view may hold more than a confined reader's namespace: what is selected does not.
             reference => self.bound(reference, None)?.clone(),
         };
-        let shape = match kept.object {
+        let shape = match read.object {
             Some(_) => Shape::Object,
             None => Shape::List,
         };
         let selection = Selection {
             shape,
-            object: kept.object,
-            namespace: kept.namespace,
-            label_selector: kept.label_selector,
-            field_selector: kept.field_selector,
-            limit: kept.limit,
+            object: read.object,
+            namespace: read.namespace,
+            label_selector: read.label_selector,
+            field_selector: read.field_selector,
+            limit: read.limit,
         };
         Ok(self.view(&binding, self.query.clone(), selection))
     }
@@ -456,8 +461,8 @@ impl FactLookup<'_> {
 
     /// Returns whether the API server has such a path. A cluster-scoped resource is in no namespace, and an object of
     /// a namespaced one is in one. For a resource that is not known here, the watcher keeps only fitting paths.
-    fn fits(&self, kept: &KeptRead) -> bool {
-        let gvr = match &kept.reference {
+    fn fits(&self, read: &ViewBackedRead) -> bool {
+        let gvr = match &read.reference {
             Reference::Object(object) => {
                 GroupVersionResource::new(&*object.group, &*object.version, &*object.resource)
             }
@@ -472,10 +477,10 @@ impl FactLookup<'_> {
         let Some(kind) = self.catalog.kinds.of_resource(&gvr) else {
             return true;
         };
-        let in_object = kept.object.as_ref().map(|object| &*object.namespace);
-        let in_namespace = !kept.namespace.is_empty() || in_object.is_some_and(|of| !of.is_empty());
+        let in_object = read.object.as_ref().map(|object| &*object.namespace);
+        let in_namespace = !read.namespace.is_empty() || in_object.is_some_and(|of| !of.is_empty());
         match kind.namespaced {
-            true => in_namespace || kept.object.is_none(),
+            true => in_namespace || read.object.is_none(),
             false => !in_namespace,
         }
     }
@@ -508,18 +513,18 @@ fn objects(group: &str, version: &str, resource: &str) -> Binding {
 
 /// Returns whether the selected objects are in `namespace` alone. The path ensures that already; this checks the
 /// selection that was made from the path.
-fn is_of(kept: &KeptRead, namespace: &str) -> bool {
-    let of_reference = match &kept.reference {
+fn is_of(read: &ViewBackedRead, namespace: &str) -> bool {
+    let of_reference = match &read.reference {
         Reference::Collection(collection) => &*collection.namespace,
         Reference::Object(object) => &*object.namespace,
         Reference::LabelledConfigMaps => "",
     };
-    let of_object = kept.object.as_ref().map(|object| &*object.namespace);
-    let named = [of_object.unwrap_or_default(), &kept.namespace, of_reference];
+    let of_object = read.object.as_ref().map(|object| &*object.namespace);
+    let named = [of_object.unwrap_or_default(), &read.namespace, of_reference];
     match named.into_iter().find(|named| !named.is_empty()) {
         Some(named) => named == namespace,
         // The Namespace itself, which is in none.
-        None => kept
+        None => read
             .object
             .as_ref()
             .is_some_and(|object| *object.name == *namespace),

@@ -10,8 +10,8 @@ use std::{sync::Arc, time::Duration};
 use anteroom_bus::Address;
 use anteroom_model::{EntryKind, FactError, ObjectKey, Revision, Shape, ViewId};
 use anteroom_policy::{
-    CollectionReference, FactRequest, FactSubject, KeptRead, NamedObject, Reference,
-    ResolvedApiCall,
+    CollectionReference, FactRequest, FactSubject, NamedObject, Reference, ResolvedApiCall,
+    ViewBackedRead,
 };
 use anteroom_seal::AskedOf;
 use anteroom_wire::{live::LiveCall, query};
@@ -48,7 +48,7 @@ fn pod_list(declared: bool) -> FactSubject {
     FactSubject::Api(ResolvedApiCall {
         path: PODS.into(),
         data: None,
-        kept: Some(KeptRead {
+        by_view: Some(ViewBackedRead {
             reference: Reference::Collection(pods(declared)),
             object: None,
             namespace: String::new(),
@@ -64,7 +64,7 @@ fn pod(declared: bool) -> FactSubject {
     FactSubject::Api(ResolvedApiCall {
         path: "/api/v1/namespaces/a/pods/b".into(),
         data: None,
-        kept: Some(KeptRead {
+        by_view: Some(ViewBackedRead {
             reference: Reference::Object(NamedObject {
                 version: "v1".into(),
                 resource: "pods".into(),

@@ -71,7 +71,7 @@ fn call(path: &str, is_post: bool) -> FactSubject {
     FactSubject::Api(ResolvedApiCall {
         path: path.to_owned(),
         data: is_post.then(|| json!({})),
-        kept: None,
+        by_view: None,
     })
 }
 
@@ -283,7 +283,7 @@ fn a_collection_holds_each_given_object_once() {
     };
     let values = RuleValues::default();
     let facts = Facts::new(&world, &Map::new(), &values);
-    let kept = |object| KeptRead {
+    let kept = |object| ViewBackedRead {
         reference: Reference::Collection(CollectionReference {
             group: Some(String::new()),
             resource: "pods".to_owned(),
@@ -299,7 +299,7 @@ fn a_collection_holds_each_given_object_once() {
         FactSubject::Api(ResolvedApiCall {
             path: "/api/v1/pods".to_owned(),
             data: None,
-            kept: Some(kept(object)),
+            by_view: Some(kept(object)),
         })
     };
     let each = "items[].[metadata.name, metadata.labels.own]";
@@ -327,7 +327,7 @@ fn a_call_of_one_group_reads_nothing_of_another() {
         let subject = FactSubject::Api(ResolvedApiCall {
             path: "/pods".to_owned(),
             data: None,
-            kept: Some(KeptRead {
+            by_view: Some(ViewBackedRead {
                 reference,
                 object: None,
                 namespace: String::new(),

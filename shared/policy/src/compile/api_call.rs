@@ -5,7 +5,7 @@ use super::{
     fields::{Field, KnownFields, ManifestObject},
 };
 use crate::ir::{
-    call::{ApiCall, KeptPlan, PathTemplate, ServiceCall, ServiceUrl},
+    call::{ApiCall, PathTemplate, ServiceCall, ServiceUrl, ViewBackedPlan},
     context::{ContextFact, FactOrigin},
     template::{Template, ValueTemplate},
 };
@@ -97,17 +97,17 @@ impl EntryCompiler<'_> {
         };
         self.confine(field, &path);
         let declared = cache == Some(true);
-        let kept = match &data {
+        let by_view = match &data {
             Some(_) => Err("a POST is answered anew each time".to_owned()),
-            None => KeptPlan::of(&path, self.home, declared, false),
+            None => ViewBackedPlan::of(&path, self.home, declared, false),
         };
-        if declared && let Err(reason) = &kept {
+        if declared && let Err(reason) = &by_view {
             self.not_cached(call, reason);
         }
         Some(FactOrigin::Api(ApiCall {
             path,
             data,
-            kept: kept.ok().filter(|_| cache != Some(false)),
+            by_view: by_view.ok().filter(|_| cache != Some(false)),
         }))
     }
 

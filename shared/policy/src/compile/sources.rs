@@ -9,7 +9,7 @@ use super::{
 };
 use crate::ir::{
     CollectionReference, Driver, ImageCredentials, SecretName,
-    call::{ApiCall, ConfigMapCall, ImageCall, KeptPlan, PathTemplate, check_name},
+    call::{ApiCall, ConfigMapCall, ImageCall, PathTemplate, ViewBackedPlan, check_name},
     context::{ContextFact, FactOrigin},
     template::Template,
 };
@@ -315,14 +315,14 @@ impl EntryCompiler<'_> {
         };
         let path = PathTemplate::parse(&Template::literal(&text), true);
         let found = path.and_then(|path| {
-            let kept = KeptPlan::of(&path, self.home, true, true)?;
-            Ok((path, kept))
+            let by_view = ViewBackedPlan::of(&path, self.home, true, true)?;
+            Ok((path, by_view))
         });
         match found {
-            Ok((path, kept)) => Some(FactOrigin::Api(ApiCall {
+            Ok((path, by_view)) => Some(FactOrigin::Api(ApiCall {
                 path,
                 data: None,
-                kept: Some(kept),
+                by_view: Some(by_view),
             })),
             Err(message) => {
                 self.problems.invalid(cache.path(), message);

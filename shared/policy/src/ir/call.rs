@@ -8,18 +8,18 @@
 mod confine;
 mod escape;
 mod image;
-mod kept;
 mod path;
 mod service;
+mod view_backed;
 
 pub(crate) use confine::confine;
 pub(crate) use escape::{check_name, check_segment};
 pub(crate) use image::ImageCall;
 pub use image::{ImageCredentials, SecretName};
-pub(crate) use kept::KeptPlan;
 pub(crate) use path::{Concrete, PathTemplate};
 pub(crate) use service::ServiceUrl;
 pub use service::service_answer;
+pub(crate) use view_backed::ViewBackedPlan;
 
 use crate::ir::template::{Template, ValueTemplate};
 
@@ -30,7 +30,7 @@ pub(crate) struct ApiCall {
     /// The body of a POST. `None`: GET.
     pub(crate) data: Option<ValueTemplate>,
     /// The way in which a view answers it; `None`: only a live read can, or the policy wants one.
-    pub(crate) kept: Option<KeptPlan>,
+    pub(crate) by_view: Option<ViewBackedPlan>,
 }
 
 /// `apiCall` with a `service`.

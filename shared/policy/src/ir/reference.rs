@@ -305,12 +305,12 @@ pub struct ResolvedApiCall {
     /// `None`: GET. Otherwise POST with this body.
     pub data: Option<Value>,
     /// The way in which a view answers it; `None`: only a live read can.
-    pub kept: Option<KeptRead>,
+    pub by_view: Option<ViewBackedRead>,
 }
 
 /// The way in which a view answers a GET of the Kubernetes API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptRead {
+pub struct ViewBackedRead {
     /// The reference that holds the data, as the watcher knows it: literal where the policy's path is, whole
     /// where the path has a variable.
     pub reference: Reference,

@@ -179,7 +179,7 @@ fn only_the_policys_own_request_body_is_permitted() {
     let expected = json!({
         "kind": "SubjectAccessReview", "spec": {"user": "v", "groups": ["g", "x-v"], "n": 5},
     });
-    assert_eq!((own.data.as_ref(), own.kept), (Some(&expected), None));
+    assert_eq!((own.data.as_ref(), own.by_view), (Some(&expected), None));
     let posted = |data: &Value| {
         permits(
             None,

@@ -355,11 +355,11 @@ fn source(source: &FactOrigin) -> ReadSource {
             path: String::new(),
             is_list: true,
         },
-        FactOrigin::Api(call) => match (&call.kept, &call.data) {
-            (Some(kept), None) => ReadSource::Kept {
-                reference: kept.reference.clone(),
+        FactOrigin::Api(call) => match (&call.by_view, &call.data) {
+            (Some(plan), None) => ReadSource::Kept {
+                reference: plan.reference.clone(),
                 path: call.path.written(),
-                is_list: kept.is_list(),
+                is_list: plan.is_list(),
             },
             _ => ReadSource::Call {
                 path: call.path.written(),

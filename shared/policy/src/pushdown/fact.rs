@@ -42,9 +42,9 @@ pub(super) fn is_kept(fact: &ContextFact) -> Result<Option<&Expression>, String>
         FactOrigin::Entry { .. } | FactOrigin::Collection(_) => Ok(()),
         FactOrigin::Api(ApiCall {
             data: None,
-            kept: Some(kept),
+            by_view: Some(plan),
             ..
-        }) => match kept.is_list() {
+        }) => match plan.is_list() {
             true => Ok(()),
             false => Err("it is one object"),
         },

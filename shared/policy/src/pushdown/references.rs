@@ -89,8 +89,8 @@ impl Policy {
         match source {
             FactOrigin::Collection(collection) => vec![Reference::Collection(collection.clone())],
             FactOrigin::Api(call) => {
-                let kept = call.kept.as_ref().map(|plan| plan.reference.clone());
-                kept.into_iter().collect()
+                let reference = call.by_view.as_ref().map(|plan| plan.reference.clone());
+                reference.into_iter().collect()
             }
             FactOrigin::ConfigMap(call) => {
                 let literal = call.literal(self.namespace()).map(|(namespace, name)| {

@@ -49,8 +49,8 @@ fn by(namespace: Option<&str>) -> RuleRef {
     }
 }
 
-fn kept(reference: Reference) -> KeptRead {
-    KeptRead {
+fn kept(reference: Reference) -> ViewBackedRead {
+    ViewBackedRead {
         reference,
         object: None,
         namespace: "own".into(),
@@ -60,7 +60,7 @@ fn kept(reference: Reference) -> KeptRead {
     }
 }
 
-fn one_pod(declared: bool) -> KeptRead {
+fn one_pod(declared: bool) -> ViewBackedRead {
     let reference = Reference::Object(NamedObject {
         version: "v1".into(),
         resource: "pods".into(),
@@ -69,17 +69,17 @@ fn one_pod(declared: bool) -> KeptRead {
         declared,
         ..NamedObject::default()
     });
-    KeptRead {
+    ViewBackedRead {
         object: Some(ObjectKey::new("own", "p")),
         ..kept(reference)
     }
 }
 
-fn api(kept: Option<KeptRead>) -> FactSubject {
+fn api(by_view: Option<ViewBackedRead>) -> FactSubject {
     FactSubject::Api(ResolvedApiCall {
         path: PODS.into(),
         data: None,
-        kept,
+        by_view,
     })
 }
 
@@ -168,7 +168,7 @@ fn every_target_has_its_backends() {
     let post = FactSubject::Api(ResolvedApiCall {
         path: PODS.into(),
         data: Some(Value::Null),
-        kept: Some(kept(Reference::Collection(pods(false)))),
+        by_view: Some(kept(Reference::Collection(pods(false)))),
     });
     let live = format!("live {PODS}");
     let collection = |declared| api(Some(kept(Reference::Collection(pods(declared)))));
@@ -348,16 +348,16 @@ fn a_confined_reader_reads_nothing_outside_its_namespace() {
         name: name.into(),
         projection: String::new(),
     };
-    let call = |path: &str, kept| {
+    let call = |path: &str, by_view| {
         FactSubject::Api(ResolvedApiCall {
             path: path.into(),
             data: None,
-            kept,
+            by_view,
         })
     };
     let of = |namespace: &str| {
         let whole = kept(Reference::Collection(pods(false)));
-        Some(KeptRead {
+        Some(ViewBackedRead {
             namespace: namespace.into(),
             ..whole
         })
@@ -496,11 +496,11 @@ fn a_path_whose_scope_is_not_the_resources_is_read_live() {
         }),
         other => other,
     };
-    let list = |namespace: &str| KeptRead {
+    let list = |namespace: &str| ViewBackedRead {
         namespace: namespace.into(),
         ..kept(reference(Reference::Collection(pods(true))))
     };
-    let one = |namespace: &str| KeptRead {
+    let one = |namespace: &str| ViewBackedRead {
         object: Some(ObjectKey::new(namespace, "x")),
         ..list(namespace)
     };

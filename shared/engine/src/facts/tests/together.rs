@@ -90,8 +90,8 @@ fn pods_of(namespace: &str) -> FactSubject {
     if !namespace.is_empty() {
         of_all.path = format!("/api/v1/namespaces/{namespace}/pods");
     }
-    if let Some(kept) = &mut of_all.kept {
-        namespace.clone_into(&mut kept.namespace);
+    if let Some(read) = &mut of_all.by_view {
+        namespace.clone_into(&mut read.namespace);
     }
     FactSubject::Api(of_all)
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::PolicySite;
 use crate::ir::{
     ImageCredentials,
-    call::{ApiCall, ImageCall, KeptPlan, PathTemplate, ServiceCall, ServiceUrl, check_name},
+    call::{ApiCall, ImageCall, PathTemplate, ServiceCall, ServiceUrl, ViewBackedPlan, check_name},
     cel::{CelFact, hole},
     context::{ContextEntry, ContextFact, FactOrigin, Loader},
     problem::Problems,
@@ -107,7 +107,10 @@ fn entries(
                     [None, Some(api(None)?)]
                 }
                 Argument::Constant(_) | Argument::Home => [Some(api(Some(namespace))?), None],
-                _ => [Some(api(Some(namespace))?), Some(unkept(call, api(None)?))],
+                _ => [
+                    Some(api(Some(namespace))?),
+                    Some(without_view(call, api(None)?)),
+                ],
             })
         }
         FactFunction::Entry => {
@@ -137,12 +140,12 @@ fn entries(
 
 /// Removes the view from the entry of a `resource.get` without a namespace. For a kind with namespaces such a call
 /// names nothing, so a view would be kept for nothing.
-fn unkept(call: &Site, mut entry: ContextEntry) -> ContextEntry {
+fn without_view(call: &Site, mut entry: ContextEntry) -> ContextEntry {
     if call.function() == FactFunction::ResourceGet
         && let Loader::Fact(fact) = &mut entry.loader
         && let FactOrigin::Api(api) = &mut fact.source
     {
-        api.kept = None;
+        api.by_view = None;
     }
     entry
 }
@@ -206,11 +209,15 @@ fn api_call(
         path.push(Template::literal(subresource));
     }
     let path = PathTemplate::of_parts(path, query).map_err(Refused::Invalid)?;
-    let kept = match &data {
+    let by_view = match &data {
         Some(_) => None,
-        None => KeptPlan::of(&path, site.home, false, false).ok(),
+        None => ViewBackedPlan::of(&path, site.home, false, false).ok(),
     };
-    Ok(ApiCall { path, data, kept })
+    Ok(ApiCall {
+        path,
+        data,
+        by_view,
+    })
 }
 
 /// The parameter of a list's labels; `None`: no labels are given.

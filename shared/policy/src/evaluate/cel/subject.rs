@@ -119,7 +119,7 @@ fn api(
     let data = call.data.as_ref().map(|data| data.value(resolver));
     Ok(FactSubject::Api(ResolvedApiCall {
         data: data.transpose().map_err(text)?.map(Arc::unwrap_or_clone),
-        kept: call.kept.as_ref().and_then(|plan| plan.kept_read(&path)),
+        by_view: call.by_view.as_ref().and_then(|plan| plan.read(&path)),
         path: path.to_string(),
     }))
 }

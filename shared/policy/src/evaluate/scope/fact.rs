@@ -186,7 +186,7 @@ impl Scope<'_> {
             .map_err(|error| fact_error(variable, path.to_string(), error))?;
         Ok(FactSubject::Api(ResolvedApiCall {
             data: self.data(call.data.as_ref())?,
-            kept: call.kept.as_ref().and_then(|plan| plan.kept_read(&path)),
+            by_view: call.by_view.as_ref().and_then(|plan| plan.read(&path)),
             path: path.to_string(),
         }))
     }

@@ -141,7 +141,7 @@ fn a_resource_cache_is_a_collection_that_is_declared() {
         panic!()
     };
     assert_eq!(subject.path, "/api/v1/nodes/n1");
-    let kept = subject.kept.unwrap();
+    let kept = subject.by_view.unwrap();
     assert!(kept.reference.is_declared() && kept.object == Some(ObjectKey::new("", "n1")));
 }
 

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    AdmissionRequest, CollectionReference, Evaluation, FactSubject, KeptRead, NamedObject, Policy,
-    Reference, Rule, RuleOutcome, RuleStep, compile,
+    AdmissionRequest, CollectionReference, Evaluation, FactSubject, NamedObject, Policy, Reference,
+    Rule, RuleOutcome, RuleStep, ViewBackedRead, compile,
 };
 
 /// A policy whose only entry is `x`, and is referred to; of namespace `own`, if there is one.
@@ -88,8 +88,8 @@ fn collection(group: &str, resource: &str, namespace: &str) -> CollectionReferen
     }
 }
 
-fn kept(reference: impl Into<Reference>) -> KeptRead {
-    KeptRead {
+fn kept(reference: impl Into<Reference>) -> ViewBackedRead {
+    ViewBackedRead {
         reference: reference.into(),
         object: None,
         namespace: String::new(),
@@ -126,11 +126,11 @@ fn object(group: &str, resource: &str, namespace: &str, name: &str) -> NamedObje
 /// Each path that a view answers has a reference and a narrowing.
 #[test]
 fn a_path_of_a_collection_or_an_object_is_kept() {
-    let in_ns = |subject: KeptRead, namespace: &str| KeptRead {
+    let in_ns = |subject: ViewBackedRead, namespace: &str| ViewBackedRead {
         namespace: namespace.into(),
         ..subject
     };
-    let named = |subject: KeptRead, namespace: &str, name: &str| KeptRead {
+    let named = |subject: ViewBackedRead, namespace: &str, name: &str| ViewBackedRead {
         object: Some(ObjectKey::new(namespace, name)),
         namespace: namespace.into(),
         ..subject
@@ -219,28 +219,28 @@ fn a_path_of_a_collection_or_an_object_is_kept() {
         ),
         (
             "/api/v1/pods?labelSelector=app=AAA",
-            KeptRead {
+            ViewBackedRead {
                 label_selector: "app=va".into(),
                 ..pods()
             },
         ),
         (
             "/api/v1/pods?labelSelector=AAA",
-            KeptRead {
+            ViewBackedRead {
                 label_selector: "va".into(),
                 ..pods()
             },
         ),
         (
             "/api/v1/pods?fieldSelector=metadata.name!=AAA,metadata.namespace==BBB",
-            KeptRead {
+            ViewBackedRead {
                 field_selector: "metadata.name!=va,metadata.namespace==vb".into(),
                 ..pods()
             },
         ),
         (
             "/api/v1/pods?labelSelector=a&fieldSelector=metadata.name=AAA&limit=5",
-            KeptRead {
+            ViewBackedRead {
                 field_selector: "metadata.name=va".into(),
                 limit: Some(5),
                 ..narrowed("a", "")
@@ -249,7 +249,7 @@ fn a_path_of_a_collection_or_an_object_is_kept() {
         ("/api/v1/pods?limit=0", pods()),
     ] {
         let found = api_target(None, path, "va", "vb").unwrap();
-        assert_eq!(found.kept, Some(expected), "{path}");
+        assert_eq!(found.by_view, Some(expected), "{path}");
     }
 }
 
@@ -288,7 +288,7 @@ fn a_path_that_no_view_answers_like_the_api_server_is_read_live() {
         "/metrics/api/v1/pods",
     ] {
         assert_eq!(
-            api_target(None, path, "va", "vb").unwrap().kept,
+            api_target(None, path, "va", "vb").unwrap().by_view,
             None,
             "{path}"
         );
@@ -309,7 +309,7 @@ fn a_path_that_no_view_answers_like_the_api_server_is_read_live() {
     assert_eq!(
         api_target(None, "/api/v1/pods?limit=AAA", "x", "")
             .unwrap()
-            .kept,
+            .by_view,
         None
     );
     // A policy that asks for a live read is answered by the API server.

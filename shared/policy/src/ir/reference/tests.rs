@@ -93,7 +93,7 @@ fn a_target_shows_no_query_and_no_user() {
         FactSubject::Api(ResolvedApiCall {
             path: path.to_owned(),
             data: None,
-            kept: None,
+            by_view: None,
         })
     };
     for (subject, shown) in [

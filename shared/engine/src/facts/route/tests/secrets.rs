@@ -20,7 +20,7 @@ fn secrets() -> Vec<(Reference, FactSubject)> {
             declared,
             ..NamedObject::default()
         });
-        let subject = api(Some(KeptRead {
+        let subject = api(Some(ViewBackedRead {
             object: Some(ObjectKey::new("own", "p")),
             ..kept(reference.clone())
         }));

@@ -67,7 +67,7 @@ fn a_confined_policy_is_refused_a_variable_that_leads_outside() {
     );
     let found = api_target(Some("own"), path, "own", "")
         .unwrap()
-        .kept
+        .by_view
         .unwrap();
     assert_eq!(found.reference, collection("", "pods", "own").into());
     let proxy = "/api/v1/namespaces/own/services/s/AAA/x";

@@ -3,11 +3,11 @@
 use anteroom_model::ObjectKey;
 
 use super::path::{Concrete, PathTemplate};
-use crate::ir::{CollectionReference, KeptRead, NamedObject, Reference, template::Template};
+use crate::ir::{CollectionReference, NamedObject, Reference, ViewBackedRead, template::Template};
 
 /// The way in which a view answers a path, as far as the path is known before a request comes.
 #[derive(Debug)]
-pub(crate) struct KeptPlan {
+pub(crate) struct ViewBackedPlan {
     /// The reference to keep for the path.
     pub(crate) reference: Reference,
     /// The segments that name the namespace and the object.
@@ -28,7 +28,7 @@ struct ResourcePath<'a> {
     name: Option<usize>,
 }
 
-impl KeptPlan {
+impl ViewBackedPlan {
     /// For a path of a policy that is confined to namespace `own`, if it is, and keeps to it.
     /// `declared` and `inline` as in [`CollectionReference`].
     ///
@@ -97,7 +97,7 @@ impl KeptPlan {
 
     /// Returns the way in which a view answers the path with all its values. `None` where a value makes it a
     /// call that only the API server answers: a limit that is no number.
-    pub(crate) fn kept_read(&self, path: &Concrete) -> Option<KeptRead> {
+    pub(crate) fn read(&self, path: &Concrete) -> Option<ViewBackedRead> {
         let segment = |at: Option<usize>| at.and_then(|at| path.segments.get(at));
         let parameter = |at: Option<usize>| at.and_then(|at| path.query.get(at));
         let value = |at| parameter(at).map(|(_, value)| value.clone());
@@ -107,7 +107,7 @@ impl KeptPlan {
             Some((_, limit)) => Some(limit.parse().ok()?),
             None => None,
         };
-        Some(KeptRead {
+        Some(ViewBackedRead {
             reference: self.reference.clone(),
             object,
             namespace,
