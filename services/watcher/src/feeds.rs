@@ -280,7 +280,7 @@ impl Feeder {
         if let Some(feed) = self.types.get_mut(gvr)
             && feed.hub.lock().references.wake(object, Instant::now())
         {
-            feed.dirty = true;
+            feed.needs_plan = true;
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
@@ -326,7 +326,7 @@ impl Feeder {
     fn changed_type(&mut self, gvr: &GroupVersionResource, info: &SourceInfo) -> &mut TypeFeed {
         self.dirty.get_or_insert_with(Instant::now);
         let feed = self.type_feed(gvr);
-        feed.dirty = true;
+        feed.needs_plan = true;
         if feed.kind.is_empty() {
             feed.kind.clone_from(&info.kind);
         }
@@ -340,7 +340,7 @@ impl Feeder {
 
     fn sized(&mut self, gvr: &GroupVersionResource, size: &type_feed::Size) {
         if let Some(feed) = self.types.get_mut(gvr) {
-            feed.sized(size);
+            feed.take_size(size);
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
@@ -354,7 +354,9 @@ impl Feeder {
     }
 
     fn replan(&mut self) {
-        self.types.values_mut().for_each(|feed| feed.dirty = true);
+        self.types
+            .values_mut()
+            .for_each(|feed| feed.needs_plan = true);
         self.dirty.get_or_insert_with(Instant::now);
     }
 
@@ -363,7 +365,7 @@ impl Feeder {
         self.dirty = None;
         for feed in self.types.values_mut() {
             let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
-            let outcome = match std::mem::take(&mut feed.dirty) {
+            let outcome = match std::mem::take(&mut feed.needs_plan) {
                 true => AssignOutcome::ByPlan,
                 false => feed.assign_to_running_watch(tools, planned, tasks),
             };
@@ -388,7 +390,7 @@ impl Feeder {
     /// A list beside a watch has ended: joins that wait for a free slot begin.
     fn assign_more(&mut self, gvr: &GroupVersionResource) {
         let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
-        if let Some(feed) = self.types.get_mut(gvr).filter(|feed| !feed.dirty)
+        if let Some(feed) = self.types.get_mut(gvr).filter(|feed| !feed.needs_plan)
             && feed.assign_to_running_watch(tools, planned, tasks) != AssignOutcome::All
         {
             self.dirty.get_or_insert_with(Instant::now);

@@ -56,21 +56,32 @@ pub(super) enum Done {
 
 pub(super) type Size = Result<u64, Fault>;
 
+/// The number of a type's objects, for which the API server is asked where the plan depends on it.
+#[derive(Debug, Default)]
+struct TypeSize {
+    /// The number in the last answer that was no error.
+    objects: Option<u64>,
+    /// The API server is being asked.
+    is_asked: bool,
+    /// The time of the last answer, which may be an error; `None`: it may be asked at once.
+    answered_at: Option<Instant>,
+}
+
 /// One type: its views and references, and the plan of their watches.
 #[derive(Debug)]
 pub(super) struct TypeFeed {
     gvr: GroupVersionResource,
     pub(super) kind: String,
     pub(super) hub: SharedHub,
-    pub(super) dirty: bool,
+    /// Views, references or what is known of the type changed: its watches have to be planned anew.
+    pub(super) needs_plan: bool,
     /// The newest version up to which an earlier term knew one of its views.
     inherited_version: ResourceVersion,
-    objects: Option<u64>,
-    sizing: bool,
-    sized: Option<Instant>,
+    size: TypeSize,
     /// The API server is being asked whether a forbidden watch is allowed again.
     probing: bool,
-    settled: bool,
+    /// All references that were made before this term are known: a view of referenced objects can be complete.
+    knows_references: bool,
     /// The wide watches of the last plan, each with the number of saved watches that may end before a new plan is
     /// made; `None`: any number.
     wide: BTreeMap<WatchScope, Option<usize>>,
@@ -82,20 +93,22 @@ pub(super) struct TypeFeed {
 }
 
 impl TypeFeed {
-    /// `settled`: all references that were made before are known.
-    pub(super) fn new(gvr: GroupVersionResource, settled: bool, tools: &FeedTools) -> Self {
+    /// `knows_references`: all references that were made before are known.
+    pub(super) fn new(
+        gvr: GroupVersionResource,
+        knows_references: bool,
+        tools: &FeedTools,
+    ) -> Self {
         Self {
             gauges: tools.metrics.of_type(&gvr),
             gvr,
             kind: String::new(),
             hub: SharedHub::new(Hub::default(), tools.publisher.clone()),
-            dirty: true,
+            needs_plan: true,
             inherited_version: ResourceVersion::default(),
-            objects: None,
-            sizing: false,
-            sized: None,
+            size: TypeSize::default(),
             probing: false,
-            settled,
+            knows_references,
             wide: BTreeMap::new(),
             idle: 0,
             stub_reads: VecDeque::new(),
@@ -123,19 +136,20 @@ impl TypeFeed {
         self.hub.lock().insert(member);
     }
 
+    /// Begins the view of the type's referenced objects.
     pub(super) fn objects(&mut self, handle: WriteHandle, sealed: bool) {
         self.hub.locked(|hub, queue| {
             queue.begin_list(&handle);
             hub.references.opened(handle, sealed, queue);
         });
-        if self.settled {
+        if self.knows_references {
             self.settle();
         }
     }
 
     /// All references are known.
     pub(super) fn settle(&mut self) {
-        self.settled = true;
+        self.knows_references = true;
         self.hub.locked(|hub, queue| {
             if let Some(handle) = &hub.references.handle {
                 queue.listed(handle, &ResourceVersion::default(), Instant::now());
@@ -152,12 +166,12 @@ impl TypeFeed {
         if objects.view_id() == *view {
             hub.references.handle = None;
         }
-        self.dirty = true;
+        self.needs_plan = true;
     }
 
     /// Bodies of the view have to be written anew.
     pub(super) fn seal(&mut self, view: &ViewId, sealed: bool) {
-        self.dirty |= self.hub.locked(|hub, queue| {
+        self.needs_plan |= self.hub.locked(|hub, queue| {
             if let Some(member) = hub.members.get_mut(view) {
                 member.sealed = sealed;
                 hub.reread(view, queue);
@@ -183,7 +197,7 @@ impl TypeFeed {
 
     /// The view was suspended for want of room in the log, and there is room now.
     pub(super) fn resume_after_full(&mut self, view: &ViewId, now: Instant) {
-        self.dirty |= self.hub.locked(|hub, queue| {
+        self.needs_plan |= self.hub.locked(|hub, queue| {
             if hub.members.contains_key(view) {
                 queue.resume_after_full(view, now);
                 hub.reread(view, queue);
@@ -231,7 +245,7 @@ impl TypeFeed {
             let new = stubs.into_iter().filter(|stub| !waiting.contains(stub));
             let new: Vec<_> = new.collect();
             waiting.extend(new);
-            self.dirty |= !are_watched;
+            self.needs_plan |= !are_watched;
         }
     }
 
@@ -256,12 +270,13 @@ impl TypeFeed {
         }
     }
 
-    pub(super) fn sized(&mut self, size: &Size) {
-        self.sizing = false;
-        self.sized = Some(Instant::now());
-        self.dirty = true;
+    /// Takes the API server's answer about the number of objects.
+    pub(super) fn take_size(&mut self, size: &Size) {
+        self.size.is_asked = false;
+        self.size.answered_at = Some(Instant::now());
+        self.needs_plan = true;
         match size {
-            Ok(objects) => self.objects = Some(*objects),
+            Ok(objects) => self.size.objects = Some(*objects),
             Err(Fault::Refused { code: 403, .. }) => {
                 let mut hub = self.hub.lock();
                 hub.forbidden.insert(WatchScope::all(), Instant::now());
@@ -329,8 +344,8 @@ impl TypeFeed {
             hub.forbidden.remove(scope);
         });
         if changed {
-            self.dirty = true;
-            self.sized = None; // It may be told by now.
+            self.needs_plan = true;
+            self.size.answered_at = None; // It may be told by now.
         }
         changed
     }
@@ -345,7 +360,7 @@ impl TypeFeed {
             }
             rests
         });
-        self.dirty |= changed;
+        self.needs_plan |= changed;
         changed
     }
 
@@ -366,14 +381,17 @@ impl TypeFeed {
                 .map(|(view, member)| (view.clone(), member.filter.clone()))
                 .collect(),
             references: if watched { references } else { BTreeSet::new() },
-            objects: self.objects,
+            objects: self.size.objects,
             forbidden: hub.forbidden.keys().cloned().collect(),
             current: hub.watches.keys().cloned().collect(),
         };
         let again = !input.forbidden.contains(&WatchScope::all())
-            && self.sized.is_none_or(|at| at.elapsed() >= ASK_AGAIN);
-        if self.sizing || (again && plan::asks_for_size(&input)) {
-            if !std::mem::replace(&mut self.sizing, true) {
+            && self
+                .size
+                .answered_at
+                .is_none_or(|at| at.elapsed() >= ASK_AGAIN);
+        if self.size.is_asked || (again && plan::asks_for_size(&input)) {
+            if !std::mem::replace(&mut self.size.is_asked, true) {
                 let (api, gvr) = (tools.api.clone(), self.gvr.clone());
                 tasks.spawn(async move {
                     let size = reflect::size(&api, &Collection::all(gvr.clone())).await;

@@ -102,7 +102,7 @@ impl TypeFeed {
             }
             Some(Some(_)) | None => true,
         };
-        self.dirty |= replan;
+        self.needs_plan |= replan;
         replan
     }
 
