@@ -50,13 +50,7 @@ pub async fn run_and_show(
     let mirrored = MirrorMetrics::register(&service.metrics);
     // The mirror lives until every endpoint is closed: calls that are drained still read its views.
     let living = CancellationToken::new();
-    let mirror = Arc::new(Mirror::start(
-        Arc::clone(&bus),
-        LogScope::All,
-        args.mirror(),
-        mirrored.clone(),
-        &living,
-    ));
+    let mirror = start_mirror(&args, &bus, &mirrored, &living);
     let connection = bus.connection();
     let beats_bus = Arc::clone(&bus);
     let references = Arc::new(References::default());
@@ -112,14 +106,7 @@ pub async fn run_and_show(
         leaving: closing.clone().drop_guard(),
     };
     if args.replication_factor > 0 {
-        let shares = shares::Keeper {
-            bus: Arc::clone(&beats.bus),
-            mirror: Arc::clone(&mirror),
-            replica: beats.replica.clone(),
-            factor: args.replication_factor,
-            check: service.readiness.check("share", "who else there is"),
-        };
-        tasks.spawn("shares", shares.run(stop.clone()));
+        spawn_shares(&tasks, args.replication_factor, &beats, &service);
     }
     tasks.spawn(
         "keys",
@@ -128,7 +115,7 @@ pub async fn run_and_show(
     let keeper = Keeper {
         mirror: Arc::clone(&mirror),
         uses,
-        evaluator: Arc::clone(&evaluator),
+        evaluator,
         metrics: MemoryMetrics::register(&service.metrics),
         replica: beats.replica.clone(),
         limit: args.memory_limit,
@@ -136,6 +123,45 @@ pub async fn run_and_show(
         moved: BTreeMap::new(),
         desired: DesiredOptions::default(),
     };
+    spawn_memory(&tasks, keeper, &stop);
+    tasks.spawn("beats", beats.run(stop));
+    tasks.spawn("endpoints", endpoints.run(mirror, closing));
+    let ended = tasks.join().await;
+    living.cancel();
+    ended
+}
+
+/// Starts the mirror of all views.
+fn start_mirror(
+    args: &Args,
+    bus: &Arc<dyn Bus>,
+    metrics: &MirrorMetrics,
+    living: &CancellationToken,
+) -> Arc<Mirror> {
+    Arc::new(Mirror::start(
+        Arc::clone(bus),
+        LogScope::All,
+        args.mirror(),
+        metrics.clone(),
+        living,
+    ))
+}
+
+/// Starts the sharing of the views with other replicas: `factor` of them hold each view.
+fn spawn_shares(tasks: &Tasks, factor: usize, beats: &Beats, service: &Service) {
+    let shares = shares::Keeper {
+        bus: Arc::clone(&beats.bus),
+        mirror: Arc::clone(&beats.mirror),
+        replica: beats.replica.clone(),
+        factor,
+        check: service.readiness.check("share", "who else there is"),
+    };
+    tasks.spawn("shares", shares.run(service.shutdown.token()));
+}
+
+/// Starts what keeps indexes and views within the memory limit.
+fn spawn_memory(tasks: &Tasks, keeper: Keeper, stop: &CancellationToken) {
+    let evaluator = Arc::clone(&keeper.evaluator);
     tasks.spawn("indexes", {
         let stop = stop.clone();
         async move {
@@ -144,11 +170,6 @@ pub async fn run_and_show(
         }
     });
     tasks.spawn("memory", keeper.run(stop.clone()));
-    tasks.spawn("beats", beats.run(stop));
-    tasks.spawn("endpoints", endpoints.run(mirror, closing));
-    let ended = tasks.join().await;
-    living.cancel();
-    ended
 }
 
 /// Opens sealed bodies again that could not be opened, whenever the keys change.

@@ -6,6 +6,7 @@ use anteroom_bus::{Bus, LogSize, LogStorage};
 use anteroom_mirror::MirrorMetrics;
 use anteroom_model::{Group, ObjectKey};
 use anteroom_runtime::{Service, backoff::Backoff, supervise::Tasks};
+use anteroom_seal::Keys;
 use kube::Client;
 use tokio::sync::watch;
 
@@ -16,7 +17,7 @@ use crate::{
     feeds::FeedOptions,
     gateway::{
         calls::{API_CALL_BYTES_MAX, Caller, Services},
-        live::{self, LiveChecks, LiveMetrics, LiveTools},
+        live::{self, LiveArgs, LiveChecks, LiveMetrics, LiveTools},
     },
     log_writer::{
         desired_state::DesiredStateReader, index::Index, lead::Campaign, members::Members,
@@ -54,6 +55,46 @@ pub async fn run(
     service: Service,
 ) -> anyhow::Result<()> {
     let (index, index_reader) = Index::new();
+    let (live, asker_keys) = (args.live.clone(), args.asker_keys.clone());
+    let context = context(args, Arc::clone(&bus), client, index, &service);
+    let tasks = Tasks::new(context.shutdown.clone());
+    let own = context.clone();
+    tasks.spawn_until_shutdown("members", async move {
+        own.members.run(&*own.bus).await;
+    });
+    let own = context.clone();
+    tasks.spawn_until_shutdown("desired state", async move {
+        own.desired_state.run(&*own.bus).await;
+    });
+    tasks.spawn_until_shutdown("size of the log", measure(context.clone()));
+    tasks.spawn_until_shutdown("index of the log", async move {
+        index_reader.run(&*bus).await;
+    });
+    spawn_live(&tasks, &context, &service, live, asker_keys);
+    tasks.spawn_until_shutdown("API server check", reach(context.clone()));
+    tasks.spawn_until_shutdown("leadership check", led(context.clone()));
+    for group in Group::all() {
+        tasks.spawn(
+            format!("terms of group {group}"),
+            terms(context.clone(), group),
+        );
+    }
+    tasks.spawn("withdrawal", async move {
+        context.shutdown.triggered().await;
+        context.members.withdraw(&*context.bus).await;
+        Ok(())
+    });
+    tasks.join().await
+}
+
+/// Returns what the terms of all groups share.
+fn context(
+    args: Args,
+    bus: Arc<dyn Bus>,
+    client: Client,
+    index: Index,
+    service: &Service,
+) -> Context {
     let api = ApiServer::new(client);
     let api_call_bytes_max = args
         .api_call_bytes_max
@@ -63,8 +104,8 @@ pub async fn run(
         trusted: args.trusted_service.clone(),
     };
     let caller = Caller::new(api.clone(), api_call_bytes_max, Arc::new(services));
-    let context = Context {
-        bus: Arc::clone(&bus),
+    Context {
+        bus,
         api,
         metrics: WatcherMetrics::register(&service.metrics),
         checks: Arc::new(Checks::new(&service.readiness)),
@@ -95,20 +136,17 @@ pub async fn run(
         },
         caller,
         exception_namespace: args.exception_namespace.map(Into::into),
-    };
-    let tasks = Tasks::new(context.shutdown.clone());
-    let own = context.clone();
-    tasks.spawn_until_shutdown("members", async move {
-        own.members.run(&*own.bus).await;
-    });
-    let own = context.clone();
-    tasks.spawn_until_shutdown("desired state", async move {
-        own.desired_state.run(&*own.bus).await;
-    });
-    tasks.spawn_until_shutdown("size of the log", measure(context.clone()));
-    tasks.spawn_until_shutdown("index of the log", async move {
-        index_reader.run(&*bus).await;
-    });
+    }
+}
+
+/// Starts the live reads and writes.
+fn spawn_live(
+    tasks: &Tasks,
+    context: &Context,
+    service: &Service,
+    args: LiveArgs,
+    asker_keys: Keys,
+) {
     let secrets = Arc::clone(&context.coordinator.secrets);
     let writers = Arc::clone(&context.coordinator.writers);
     let live = LiveTools {
@@ -117,10 +155,10 @@ pub async fn run(
         metrics: LiveMetrics::register(&service.metrics),
         mirrored: MirrorMetrics::register(&service.scope("live").metrics),
         watcher: context.members.me().to_owned(),
-        args: args.live,
+        args,
         may_read_secrets: Arc::new(move |policy: &ObjectKey| secrets.allows_policy(policy)),
         may_write: Arc::new(move |policy: &ObjectKey| writers.allows(policy)),
-        asker_keys: args.asker_keys,
+        asker_keys,
     };
     let check = |name, needs| {
         let waits = format!("the policies, and the subscription for {needs}");
@@ -135,20 +173,6 @@ pub async fn run(
         live::serve(live, checks, stop).await;
         Ok(())
     });
-    tasks.spawn_until_shutdown("API server check", reach(context.clone()));
-    tasks.spawn_until_shutdown("leadership check", led(context.clone()));
-    for group in Group::all() {
-        tasks.spawn(
-            format!("terms of group {group}"),
-            terms(context.clone(), group),
-        );
-    }
-    tasks.spawn("withdrawal", async move {
-        context.shutdown.triggered().await;
-        context.members.withdraw(&*context.bus).await;
-        Ok(())
-    });
-    tasks.join().await
 }
 
 /// Stands by for one group, leads it, and begins again.
