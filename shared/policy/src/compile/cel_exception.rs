@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     cel::{CEL_EXPRESSIONS_MAX, limited, truth},
-    exception::EXCEPTION_MANIFEST,
+    exception::{ExceptionHead, exception_head},
     fields::{Field, KnownFields},
 };
 use crate::ir::{
@@ -64,20 +64,15 @@ pub(super) fn is_one(manifest: &Field<'_>) -> bool {
 }
 
 pub(super) fn compile(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException> {
-    let manifest = manifest.object(&EXCEPTION_MANIFEST, problems)?;
-    if let Some(version) = manifest.required("apiVersion", problems) {
-        version.known_text(VERSIONS, problems);
-    }
-    if let Some(kind) = manifest.required("kind", problems) {
-        kind.known_text(&["PolicyException"], problems);
-    }
-    let metadata = manifest.required("metadata", problems)?;
-    let name = metadata.text_at("name").unwrap_or_default();
-    let namespace = metadata.text_at("namespace").unwrap_or("default");
+    let ExceptionHead {
+        metadata,
+        name,
+        namespace,
+        spec,
+    } = exception_head(manifest, VERSIONS, problems)?;
     let priority = metadata.value()["labels"][PRIORITY].as_str();
     // As in Kyverno, where a text that is no number says nothing.
     let priority = priority.and_then(|text| text.parse().ok()).unwrap_or(0);
-    let spec = manifest.required("spec", problems)?;
     let spec = spec.object(&CEL_EXCEPTION_SPEC, problems)?;
     let references = spec.required("policyRefs", problems)?;
     let fields = limited(&references, POLICIES_MAX, problems);

@@ -17,7 +17,7 @@ use crate::ir::{
     subquery::ExpressionIds,
 };
 
-pub(super) const EXCEPTION_MANIFEST: KnownFields = KnownFields {
+const EXCEPTION_MANIFEST: KnownFields = KnownFields {
     evaluated: &["apiVersion", "kind", "metadata", "spec"],
     inert: &["status"],
     later: &[],
@@ -67,21 +67,46 @@ impl PolicyException {
     }
 }
 
-fn compile_exception(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException> {
-    if cel_exception::is_one(manifest) {
-        return cel_exception::compile(manifest, problems);
-    }
+/// The parts that exceptions of both groups have.
+pub(super) struct ExceptionHead<'m> {
+    pub(super) metadata: Field<'m>,
+    pub(super) name: &'m str,
+    pub(super) namespace: &'m str,
+    pub(super) spec: Field<'m>,
+}
+
+/// Reads the parts that exceptions of both groups have. `versions` are the served ones.
+pub(super) fn exception_head<'m>(
+    manifest: &Field<'m>,
+    versions: &[&str],
+    problems: &mut Problems,
+) -> Option<ExceptionHead<'m>> {
     let manifest = manifest.object(&EXCEPTION_MANIFEST, problems)?;
     if let Some(version) = manifest.required("apiVersion", problems) {
-        version.known_text(VERSIONS, problems);
+        version.known_text(versions, problems);
     }
     if let Some(kind) = manifest.required("kind", problems) {
         kind.known_text(&["PolicyException"], problems);
     }
     let metadata = manifest.required("metadata", problems)?;
-    let name = metadata.text_at("name").unwrap_or_default();
-    let namespace = metadata.text_at("namespace").unwrap_or("default");
-    let spec = manifest.required("spec", problems)?;
+    Some(ExceptionHead {
+        name: metadata.text_at("name").unwrap_or_default(),
+        namespace: metadata.text_at("namespace").unwrap_or("default"),
+        metadata,
+        spec: manifest.required("spec", problems)?,
+    })
+}
+
+fn compile_exception(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException> {
+    if cel_exception::is_one(manifest) {
+        return cel_exception::compile(manifest, problems);
+    }
+    let ExceptionHead {
+        name,
+        namespace,
+        spec,
+        ..
+    } = exception_head(manifest, VERSIONS, problems)?;
     let spec = spec.object(&EXCEPTION_SPEC, problems)?;
     let matches = matches(&spec, problems);
     let exceptions = spec.required("exceptions", problems)?;

@@ -8,7 +8,7 @@ use super::{
     constraints,
 };
 use crate::ir::{
-    KindPattern,
+    KindPattern, Rule,
     matching::{Constraints, ResourceRule},
     problem::Problems,
 };
@@ -38,16 +38,42 @@ const CONTROLLERS: &[(&str, &str, &str)] = &[
 const CRON_JOBS: &[(&str, &str, &str)] = &[("batch", "v1", "cronjobs")];
 
 /// A derived rule.
-pub(super) struct CelAutogenRule {
+struct CelAutogenRule {
     /// The name in the policy's status.
-    pub(super) name: &'static str,
+    name: &'static str,
     /// The path from the object to the template of its Pods.
-    pub(super) template: &'static [&'static str],
-    pub(super) constraints: Constraints,
+    template: &'static [&'static str],
+    constraints: Constraints,
+}
+
+/// Returns the policy's own rule and its derived rules. `rule` compiles the rule with a name, its constraints, and the
+/// path to the template of Pods; `field` has the constraints.
+pub(super) fn rules(
+    spec: &ManifestObject<'_>,
+    field: &Field<'_>,
+    constraints: Constraints,
+    rule: impl Fn(&str, Constraints, &[&str], &mut Problems) -> Option<Rule>,
+    problems: &mut Problems,
+) -> Option<Vec<Rule>> {
+    let derived = derive(spec, field, &constraints, problems);
+    let mut rules = vec![rule("", constraints, &[], problems)?];
+    for derived in derived {
+        // Derived rules of a faulty policy would repeat its problems.
+        if !problems.is_empty() {
+            break;
+        }
+        rules.extend(rule(
+            derived.name,
+            derived.constraints,
+            derived.template,
+            problems,
+        ));
+    }
+    Some(rules)
 }
 
 /// The rules that are derived of a policy with these constraints.
-pub(super) fn derive(
+fn derive(
     spec: &ManifestObject<'_>,
     field: &Field<'_>,
     constraints: &Constraints,

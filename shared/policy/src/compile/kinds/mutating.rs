@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use anteroom_cel::Names;
+use anteroom_cel::{Names, Program};
 use serde_json::{Value, json};
 
 use super::{
@@ -171,21 +171,7 @@ fn of_requests(
         let work = Work::Patch(Box::new(mutation));
         Some(rule(name, FailureAction::Enforce, matches, work, context))
     };
-    // Derived rules of a faulty policy would repeat its problems.
-    let derived = autogen::derive(spec, written, &constraints, problems);
-    let mut rules = vec![one("", constraints, &[], problems)?];
-    for derived in derived {
-        if !problems.is_empty() {
-            break;
-        }
-        rules.extend(one(
-            derived.name,
-            derived.constraints,
-            derived.template,
-            problems,
-        ));
-    }
-    Some(rules)
+    autogen::rules(spec, written, constraints, one, problems)
 }
 
 /// The rule that changes existing objects. The policy's constraints apply to its trigger.
@@ -289,25 +275,7 @@ fn mutation(
     } else {
         preconditions = marked(preconditions, &variables, &names);
     }
-    let mutations = spec.required("mutations", problems);
-    let fields = mutations.map_or_else(Vec::new, |field| {
-        let fields = limited(&field, MUTATIONS_MAX, problems);
-        if fields.is_empty() {
-            problems.invalid(field.path(), "at least one mutation is required");
-        }
-        fields
-    });
-    let patches: Vec<_> = fields
-        .iter()
-        .filter_map(|field| patch(field, &names, problems))
-        .map(|patch| CelPatch {
-            program: match existing {
-                None => patch.program.with_subqueries(&variables, &names),
-                Some(_) => patch.program,
-            },
-            ..patch
-        })
-        .collect();
+    let patches = patches(spec, &names, &variables, *existing, problems);
     let annotations = annotations(spec, &names, problems);
     let merges = patches
         .iter()
@@ -337,25 +305,65 @@ fn mutation(
         definitions,
         replaces_atomics: false,
     };
-    let patches = mutation.patches.iter().map(|patch| &patch.program);
-    let all = mutation.shared_cel.programs_with_paths();
-    let all = all
-        .chain(with_path("spec.mutations", patches))
-        .chain(with_path(
-            "spec.targetMatchConstraints",
-            expression.iter().map(|one| &one.program),
-        ))
-        .chain(with_path("spec.matchConstraints", calls.iter()));
-    let facts = facts::compile(all, site, problems);
-    let beside = mutation.patches.iter().map(|patch| &patch.program);
-    let beside = beside.chain(expression.iter().map(|one| &one.program));
-    mutation.shared_cel.beside = mutation.shared_cel.read_by(beside);
-    mutation.shared_cel.facts = facts;
+    add_facts(&mut mutation, expression.as_ref(), &calls, site, problems);
     Some(Compiled {
         mutation,
         of_trigger,
         expression,
     })
+}
+
+/// Compiles `mutations`: at least one is required.
+fn patches(
+    spec: &ManifestObject<'_>,
+    names: &Names,
+    variables: &[Program],
+    existing: Option<ExistingSubject<'_>>,
+    problems: &mut Problems,
+) -> Vec<CelPatch> {
+    let mutations = spec.required("mutations", problems);
+    let fields = mutations.map_or_else(Vec::new, |field| {
+        let fields = limited(&field, MUTATIONS_MAX, problems);
+        if fields.is_empty() {
+            problems.invalid(field.path(), "at least one mutation is required");
+        }
+        fields
+    });
+    let patches = fields
+        .iter()
+        .filter_map(|field| patch(field, names, problems));
+    let patches = patches.map(|patch| CelPatch {
+        program: match existing {
+            None => patch.program.with_subqueries(variables, names),
+            Some(_) => patch.program,
+        },
+        ..patch
+    });
+    patches.collect()
+}
+
+/// Gives a mutation the facts that its expressions read. `expression` gives the objects, and `calls` read definitions.
+fn add_facts(
+    mutation: &mut CelMutation,
+    expression: Option<&LocatedProgram>,
+    calls: &[Program],
+    site: &PolicySite<'_>,
+    problems: &mut Problems,
+) {
+    let patches = mutation.patches.iter().map(|patch| &patch.program);
+    let expression = expression.map(|one| &one.program);
+    let all = mutation.shared_cel.programs_with_paths();
+    let all = all
+        .chain(with_path("spec.mutations", patches.clone()))
+        .chain(with_path(
+            "spec.targetMatchConstraints",
+            expression.into_iter(),
+        ))
+        .chain(with_path("spec.matchConstraints", calls.iter()));
+    let facts = facts::compile(all, site, problems);
+    let beside = mutation.shared_cel.read_by(patches.chain(expression));
+    mutation.shared_cel.beside = beside;
+    mutation.shared_cel.facts = facts;
 }
 
 /// Compiles one mutation. `patchType` may be left out, since one of the two patches is given.

@@ -68,21 +68,7 @@ pub(super) fn compile(
         let matches = Matches::Constraints(constraints);
         Some(rule(name, actions.action, matches, work, context))
     };
-    let constraints = constraints?;
-    // Derived rules of a faulty policy would repeat its problems.
-    let derived = autogen::derive(&spec, &written, &constraints, problems);
-    let mut rules = vec![one("", constraints, &[], problems)?];
-    for derived in derived {
-        if !problems.is_empty() {
-            break;
-        }
-        rules.extend(one(
-            derived.name,
-            derived.constraints,
-            derived.template,
-            problems,
-        ));
-    }
+    let rules = autogen::rules(&spec, &written, constraints?, one, problems)?;
     Some((rules, settings))
 }
 
