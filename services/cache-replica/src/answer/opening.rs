@@ -89,13 +89,13 @@ impl RequestOpener {
         message: &Bytes,
         deadline: Deadline,
     ) -> Result<PlainRequest, FactError> {
-        let place = Arc::clone(&self.counting).acquire_owned();
-        let Ok(Ok(place)) = timeout(deadline.left(), place).await else {
+        let permit = Arc::clone(&self.counting).acquire_owned();
+        let Ok(Ok(permit)) = timeout(deadline.left(), permit).await else {
             return Err(deadline.exceeded());
         };
         let (keys, view, message) = (self.asker_keys.clone(), view.clone(), message.clone());
         on_worker(move || {
-            let _place = place;
+            let _permit = permit;
             plain(&keys, &view, is_sealed, &message)
         })
         .await
@@ -134,12 +134,12 @@ impl RequestOpener {
         let _admitted = quota.admit(&beneficiary, memory)?;
         let is_of_namespace = beneficiary.is_of_namespace();
         let until = Instant::now() + deadline.left();
-        let place = self.decoding.take(beneficiary, 1, until).await;
-        let place =
-            place.map_err(|full| deadline.exceeded_over(full.over_part && is_of_namespace))?;
+        let permit = self.decoding.take(beneficiary, 1, until).await;
+        let permit =
+            permit.map_err(|full| deadline.exceeded_over(full.over_part && is_of_namespace))?;
         on_worker(move || {
             // Held until it is done, though nobody may wait for it any more.
-            let _place = place;
+            let _permit = permit;
             decoded(&body)
         })
         .await

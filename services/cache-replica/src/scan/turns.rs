@@ -56,7 +56,7 @@ impl Scans {
             Beneficiary::Policies(_) => &self.places,
             Beneficiary::Requests(_) | Beneficiary::Scans => &self.cluster_places,
         };
-        let Ok(place) = timeout(deadline.left(), places.take(beneficiary.clone())).await else {
+        let Ok(permit) = timeout(deadline.left(), places.take(beneficiary.clone())).await else {
             return Err(deadline.exceeded());
         };
         let turns = Turns {
@@ -68,7 +68,7 @@ impl Scans {
         };
         let span = tracing::Span::current();
         let evaluation = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             span.in_scope(|| evaluate(&turns))
         });
         evaluation.await.map_err(|error| unexpected(&error))

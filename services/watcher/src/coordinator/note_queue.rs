@@ -71,7 +71,7 @@ struct Arrived {
 }
 
 /// The meaning of a note for the order of others.
-enum Place {
+enum NoteOrder {
     /// It replaces earlier notes of this object.
     Object(ObjectKey),
     /// It follows the changes that came before.
@@ -80,7 +80,7 @@ enum Place {
     Barrier,
 }
 
-impl Place {
+impl NoteOrder {
     fn of(note: &Note) -> Self {
         match note {
             Note::Put { object, .. } => Self::Object(object.key.clone()),
@@ -173,14 +173,16 @@ impl NoteQueue {
 
 impl CollectionNotes {
     fn push(&mut self, arrival: u64, arrived: Arrived) -> Option<Note> {
-        let place = Place::of(&arrived.note);
+        let order = NoteOrder::of(&arrived.note);
         let (count, bytes) = (self.notes, bytes(&arrived.note));
         let is_full = count >= NOTES_MAX || (count > 0 && self.bytes + bytes > BYTES_MAX);
         let last = self.stages.back_mut();
-        let replaced = match (&place, last) {
-            (Place::Object(key), Some(last)) => last.changes.get_mut(key).map(|(_, before)| before),
+        let replaced = match (&order, last) {
+            (NoteOrder::Object(key), Some(last)) => {
+                last.changes.get_mut(key).map(|(_, before)| before)
+            }
             // The older one is not put off.
-            (Place::News, Some(last)) if is_heard(&arrived) => last.replaceable_news(arrival),
+            (NoteOrder::News, Some(last)) if is_heard(&arrived) => last.replaceable_news(arrival),
             _ => None,
         };
         if let Some(replaced) = replaced {
@@ -198,20 +200,20 @@ impl CollectionNotes {
         }
         self.notes += 1;
         self.bytes += bytes;
-        if self.stages.is_empty() || matches!(place, Place::Barrier) {
+        if self.stages.is_empty() || matches!(order, NoteOrder::Barrier) {
             self.stages.push_back(Stage::default());
         }
         // There is one now.
         let stage = self.stages.back_mut()?;
-        match place {
-            Place::Object(key) => {
+        match order {
+            NoteOrder::Object(key) => {
                 let of_namespace = stage.namespaces.entry(key.namespace.clone()).or_default();
                 of_namespace.insert(arrival);
                 stage.arrivals.insert(arrival, key.clone());
                 stage.changes.insert(key, (arrival, arrived));
             }
-            Place::News => stage.news.push_back((arrival, arrived)),
-            Place::Barrier => stage.first = Some(arrived),
+            NoteOrder::News => stage.news.push_back((arrival, arrived)),
+            NoteOrder::Barrier => stage.first = Some(arrived),
         }
         None
     }

@@ -102,9 +102,9 @@ pub(crate) async fn serve(tools: LiveTools, checks: LiveChecks, stop: Cancellati
     let at = async |address: Address, check: Check| {
         while wait_for_policies(&mirror, &stop).await {
             match bus.serve(&address).await {
-                Ok(mut place) => {
+                Ok(mut serving) => {
                     check.ready();
-                    take(&reader, &address, &mut place, &requests, &stop).await;
+                    take(&reader, &address, &mut serving, &requests, &stop).await;
                     check.not_ready("the subscription, which was lost");
                 }
                 Err(error) => waits(&error, &stop).await,
@@ -160,18 +160,18 @@ async fn waits(error: &BusError, stop: &CancellationToken) {
 async fn take(
     reader: &Arc<LiveReader>,
     address: &Address,
-    place: &mut Serving,
+    serving: &mut Serving,
     requests: &Arrivals,
     stop: &CancellationToken,
 ) {
     let mut leaving = false;
     loop {
         let incoming = tokio::select! {
-            incoming = place.next() => incoming,
+            incoming = serving.next() => incoming,
             () = stop.cancelled(), if !leaving => {
                 // Those on their way are still answered.
                 leaving = true;
-                place.drain();
+                serving.drain();
                 continue;
             }
         };

@@ -61,8 +61,8 @@ const PAGE_TIME_MAX: Duration = Duration::from_secs(30);
 /// The longest wait for a place among the pages in memory. Then the list fails, and is tried again.
 const PAGE_WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// The place of a page in memory.
-pub(crate) type PagePlace = FairPermit<GroupVersionResource>;
+/// The permit to hold a page in memory.
+pub(crate) type PagePermit = FairPermit<GroupVersionResource>;
 
 /// Reads from the API server. Cheap to clone.
 #[derive(Clone)]
@@ -81,20 +81,23 @@ impl ApiServer {
         }
     }
 
-    /// Waits for a place among the pages in memory. Types have places in turns, and the lists of one type in the order in
-    /// which they ask.
+    /// Waits for the permit to hold a page in memory. Types get permits in turns, and the lists of one type in the order
+    /// in which they ask.
     ///
     /// # Errors
-    /// [`Fault::Slow`] if no place came free within an hour.
-    pub(crate) async fn page_place(&self, gvr: &GroupVersionResource) -> Result<PagePlace, Fault> {
+    /// [`Fault::Slow`] if no permit came free within an hour.
+    pub(crate) async fn page_permit(
+        &self,
+        gvr: &GroupVersionResource,
+    ) -> Result<PagePermit, Fault> {
         let deadline = Instant::now() + PAGE_WAIT_MAX;
-        let place = self.pages.take(gvr.clone(), 1, deadline).await;
-        place.map_err(|_| Fault::Slow {
+        let permit = self.pages.take(gvr.clone(), 1, deadline).await;
+        permit.map_err(|_| Fault::Slow {
             after: PAGE_WAIT_MAX,
         })
     }
 
-    /// The whole body of a GET that has a [`PagePlace`], and therefore has to end soon.
+    /// The whole body of a GET that has a [`PagePermit`], and therefore has to end soon.
     ///
     /// # Errors
     /// Those of the GET, or [`Fault::Slow`] if the body was not there in time.

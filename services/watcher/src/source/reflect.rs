@@ -31,7 +31,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument as _, Span};
 
 use crate::source::{
-    apiserver::{ApiServer, Fault, Line, PagePlace},
+    apiserver::{ApiServer, Fault, Line, PagePermit},
     metrics::WatchMetrics,
 };
 use forbidden_check::{ForbiddenCheck, RefusalVerdict};
@@ -267,8 +267,8 @@ struct Ahead {
     page: AbortOnDropHandle<Result<HeldPage, Fault>>,
 }
 
-/// A page, with its place among the pages in memory.
-type HeldPage = (Page, PagePlace);
+/// A page, with its permit.
+type HeldPage = (Page, PagePermit);
 
 /// Returns the shortest and the longest time for which a quiet watch stays open. A view's news may be as old as its
 /// watch, and the rest of `stale_after` is how long an outage may last without a refusal. So few watches are opened
@@ -589,9 +589,9 @@ async fn fetch(
     path: String,
     accept: &'static str,
 ) -> Result<HeldPage, Fault> {
-    let place = api.page_place(&gvr).await?;
+    let permit = api.page_permit(&gvr).await?;
     let bytes = api.get_page(&path, accept, PAGE_BYTES_MAX).await?;
-    Ok((parse::page(&bytes)?, place))
+    Ok((parse::page(&bytes)?, permit))
 }
 
 #[cfg(test)]

@@ -95,8 +95,8 @@ impl Decoder {
             return work();
         }
         let waits = deadline.saturating_duration_since(Instant::now());
-        let place = timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await;
-        let Ok(Ok(place)) = place else {
+        let permit = timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
             return Err(FactError::DeadlineExceeded {
                 deadline_ms: message::millis(waits),
                 over_part: false,
@@ -104,7 +104,7 @@ impl Decoder {
         };
         let done = tokio::task::spawn_blocking(move || {
             // Held until it is done, though nobody may wait for it any more.
-            let _place = place;
+            let _permit = permit;
             work()
         });
         done.await.unwrap_or_else(|_| {

@@ -176,7 +176,7 @@ pub(super) fn truth(
     }
     let path = field.path();
     Some(LocatedProgram {
-        place: path.strip_prefix(around).unwrap_or(path).to_owned(),
+        path: path.strip_prefix(around).unwrap_or(path).to_owned(),
         program,
     })
 }

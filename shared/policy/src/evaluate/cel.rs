@@ -308,7 +308,7 @@ fn truth<'v>(
     machine: &mut Machine<'v>,
 ) -> Result<bool, Failed<'v>> {
     let truth = machine.truth(&expression.program);
-    truth.map_err(|source| (&*expression.place, source))
+    truth.map_err(|source| (&*expression.path, source))
 }
 
 /// Returns the message: the value of its expression, or else the written one, or else one that names the expression.
@@ -320,7 +320,7 @@ fn message<'v>(
 ) -> Result<String, Failed<'v>> {
     if let Some(program) = &judged.message_expression {
         match machine.text(program) {
-            Err(error @ EvalError::Unknown) => return Err((&judged.expression.place, error)),
+            Err(error @ EvalError::Unknown) => return Err((&judged.expression.path, error)),
             Ok(Some(text)) if is_message(text.trim(), cel.dialect) => {
                 return Ok(text.trim().to_owned());
             }

@@ -226,7 +226,7 @@ fn holds_in_cel(
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(source) => {
-                let place = format!("PolicyException {} {}", exception.name, condition.place);
+                let place = format!("PolicyException {} {}", exception.name, condition.path);
                 failed = failed.or(Some(RuleError::Cel { place, source }));
             }
         }

@@ -93,7 +93,7 @@ pub(crate) fn hole(at: usize) -> String {
 /// An expression with its path, for errors.
 #[derive(Debug)]
 pub(crate) struct LocatedProgram {
-    pub(crate) place: String,
+    pub(crate) path: String,
     pub(crate) program: Program,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Definition {
 #[derive(Debug)]
 pub(crate) struct CelPatch {
     /// The path of its expression.
-    pub(crate) place: String,
+    pub(crate) path: String,
     pub(crate) program: Program,
     pub(crate) kind: CelPatchKind,
 }

@@ -195,14 +195,14 @@ impl Rule {
     /// Returns its CEL expressions, each with the path of its field.
     fn placed_programs<'r>(&'r self, cel: &'r Cel) -> impl Iterator<Item = (String, &'r Program)> {
         let conditions = cel.preconditions.iter();
-        let conditions = conditions.map(|one| (one.place.clone(), &one.program));
+        let conditions = conditions.map(|one| (one.path.clone(), &one.program));
         let variables = cel.variables.iter().enumerate();
         let variables = variables.map(|(at, program)| (format!("{VARIABLES}[{at}]"), program));
         let judged = cel.expressions.iter().flat_map(|one| {
             let own = std::iter::once(&one.expression.program);
-            let place = &one.expression.place;
+            let path = &one.expression.path;
             own.chain(&one.message_expression)
-                .map(|program| (place.clone(), program))
+                .map(|program| (path.clone(), program))
         });
         let annotations = cel.annotations.iter();
         let annotations = annotations.map(|one| ("spec.auditAnnotations".to_owned(), &one.value));
@@ -212,7 +212,7 @@ impl Rule {
         };
         let patches = patches
             .iter()
-            .map(|patch| (patch.place.clone(), &patch.program));
+            .map(|patch| (patch.path.clone(), &patch.program));
         let judged = conditions.chain(variables).chain(judged);
         judged.chain(patches).chain(annotations)
     }

@@ -64,21 +64,21 @@ impl Evaluations {
                 return result;
             }
         }
-        let place = self.place(claim).await;
-        let place = place.map_err(|full| {
+        let permit = self.permit(claim).await;
+        let permit = permit.map_err(|full| {
             let message = "other live reads are being evaluated";
             busy(message, claim.is_over_part(full))
         })?;
         let held = Arc::clone(held);
         let evaluated = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             evaluate(held.query(), &answer, Budget::default())
         });
         evaluated.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// Waits for a thread until the claim's deadline.
-    async fn place(&self, claim: &ReadClaim) -> Result<EvaluationPlace, QuotaFull> {
+    async fn permit(&self, claim: &ReadClaim) -> Result<EvaluationPermit, QuotaFull> {
         let take = |quota: &Arc<FairQuota<Beneficiary>>| {
             let (quota, beneficiary) = (Arc::clone(quota), claim.beneficiary.clone());
             async move { quota.take(beneficiary, 1, claim.deadline).await }
@@ -91,8 +91,8 @@ impl Evaluations {
     }
 }
 
-/// A thread for an evaluation.
-type EvaluationPlace = (FairPermit<Beneficiary>, Option<FairPermit<Beneficiary>>);
+/// The permit to take a thread for an evaluation.
+type EvaluationPermit = (FairPermit<Beneficiary>, Option<FairPermit<Beneficiary>>);
 
 /// The result of a query over an answer, as a body.
 ///
@@ -216,7 +216,7 @@ mod tests {
             beneficiary: Beneficiary::Policies(namespace.to_owned()),
             deadline: Instant::now(),
         });
-        let held = evaluations.place(&of_c).await;
+        let held = evaluations.permit(&of_c).await;
         let error = evaluate(&of_d).await.unwrap_err();
         assert!(held.is_ok() && !error.is_over_part());
         assert!(evaluate(&of_b).await.is_ok(), "policies of the cluster");

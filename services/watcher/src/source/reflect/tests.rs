@@ -368,13 +368,13 @@ async fn few_pages_of_all_lists_are_in_memory_at_once() {
     let api = answering(stream::empty);
     let mut held = Vec::new();
     for number in 0..PAGES_MAX {
-        let place = api.page_place(&gvr(&format!("kind{number}"))).await;
-        held.push(place.unwrap());
+        let permit = api.page_permit(&gvr(&format!("kind{number}"))).await;
+        held.push(permit.unwrap());
     }
     let (of_another_list, pods) = (api.clone(), gvr("pods"));
-    assert!(of_another_list.page_place(&pods).now_or_never().is_none());
+    assert!(of_another_list.page_permit(&pods).now_or_never().is_none());
     held.pop();
-    assert!(of_another_list.page_place(&pods).now_or_never().is_some());
+    assert!(of_another_list.page_permit(&pods).now_or_never().is_some());
 }
 
 #[tokio::test]
@@ -386,12 +386,12 @@ async fn lists_of_one_type_leave_places_for_pages_to_other_types() {
     let (slow, other) = (gvr("slow"), gvr("pods"));
     let mut held = Vec::new();
     for _ in 0..TYPE_PAGES_MAX {
-        held.push(api.page_place(&slow).await.unwrap());
+        held.push(api.page_permit(&slow).await.unwrap());
     }
-    assert!(api.page_place(&slow).now_or_never().is_none());
-    assert!(api.page_place(&other).now_or_never().is_some());
+    assert!(api.page_permit(&slow).now_or_never().is_none());
+    assert!(api.page_permit(&other).now_or_never().is_some());
     held.pop();
-    assert!(api.page_place(&slow).now_or_never().is_some());
+    assert!(api.page_permit(&slow).now_or_never().is_some());
 }
 
 /// A byte that comes after a second.

@@ -56,8 +56,8 @@ pub(super) fn marked(
 ) -> Vec<LocatedProgram> {
     let marked = all
         .into_iter()
-        .map(|LocatedProgram { place, program }| LocatedProgram {
-            place,
+        .map(|LocatedProgram { path, program }| LocatedProgram {
+            path,
             program: program.with_subqueries(variables, names),
         });
     marked.collect()

@@ -268,7 +268,7 @@ fn mutation(
         preconditions.extend(of_targets);
         if let Some(field) = existing.expression {
             expression = Some(LocatedProgram {
-                place: field.path().to_owned(),
+                path: field.path().to_owned(),
                 program: program(field, &names, problems)?,
             });
         }
@@ -408,7 +408,7 @@ fn patch(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Ce
         problems.invalid(expression.path(), format!("it must come to {expected}"));
     }
     Some(CelPatch {
-        place: expression.path().to_owned(),
+        path: expression.path().to_owned(),
         program,
         kind,
     })

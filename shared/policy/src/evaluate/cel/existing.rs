@@ -74,7 +74,7 @@ impl Expressions for ObjectsExpression<'_> {
     type Result = Value;
 
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Value, Failed<'v>> {
-        let LocatedProgram { place, program } = self.0;
-        machine.json(program).map_err(|error| (&**place, error))
+        let LocatedProgram { path, program } = self.0;
+        machine.json(program).map_err(|error| (&**path, error))
     }
 }

@@ -109,7 +109,7 @@ pub(super) fn all_patched(
 /// The error of a patch that adds too much to the object.
 fn too_large(patch: &CelPatch) -> Stop {
     Stop::Error(Box::new(RuleError::Patch {
-        place: patch.place.clone(),
+        place: patch.path.clone(),
         source: PatchError::TooLarge,
     }))
 }
@@ -122,7 +122,7 @@ impl Expressions for Patching<'_> {
 
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Value, Failed<'v>> {
         let CelPatch {
-            place,
+            path,
             program,
             kind,
         } = self.0;
@@ -137,7 +137,7 @@ impl Expressions for Patching<'_> {
                 operations.collect()
             }),
         };
-        made.map_err(|error| (&**place, error))
+        made.map_err(|error| (&**path, error))
     }
 }
 
@@ -185,7 +185,7 @@ fn applied(
     });
     result.map_err(|message| {
         Stop::Error(Box::new(RuleError::Cel {
-            place: patch.place.clone(),
+            place: patch.path.clone(),
             source: EvalError::Refused(message),
         }))
     })

@@ -316,7 +316,7 @@ fn named(
             Ok(one) => wanted.push(one),
             Err(message) => {
                 let error = RuleError::Cel {
-                    place: expression.place.clone(),
+                    place: expression.path.clone(),
                     source: EvalError::Refused(message),
                 };
                 walk.error.get_or_insert(error);
