@@ -28,7 +28,7 @@ pub(crate) use self::{
 };
 use crate::{
     offline::NO_POLICY,
-    output::{Output, counted, input_error, print, told, warn},
+    output::{Output, counted, input_error, print, print_json_error, warn},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -98,14 +98,14 @@ pub(crate) struct RulePlan {
 
 pub(crate) async fn run(args: ExplainArgs) -> anyhow::Result<()> {
     let is_json = args.output == Output::Json;
-    let manifests = told(is_json, policies(&args.files).map_err(input_error))?;
+    let manifests = print_json_error(is_json, policies(&args.files).map_err(input_error))?;
     let mut explained: Vec<_> = manifests
         .policies
         .iter()
         .map(|manifest| explain(manifest, &manifests))
         .collect();
     if args.live {
-        told(is_json, estimate(&args.nats, &mut explained).await)?;
+        print_json_error(is_json, estimate(&args.nats, &mut explained).await)?;
     }
     for file in &manifests.passed_over {
         warn(file);

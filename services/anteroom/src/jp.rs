@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     input,
     offline::arrival,
-    output::{Output, print, told},
+    output::{Output, print, print_json_error},
     parameter::parse_parameter,
 };
 
@@ -237,7 +237,7 @@ fn describe(args: &FunctionArgs) -> anyhow::Result<()> {
     }
     let all = names.into_iter().map(Described::of);
     let is_json = args.output == Output::Json;
-    let all = told(is_json, all.collect::<anyhow::Result<Vec<_>>>())?;
+    let all = print_json_error(is_json, all.collect::<anyhow::Result<Vec<_>>>())?;
     match args.output {
         Output::Text => {
             let pages: Vec<_> = all.iter().map(Described::text).collect();

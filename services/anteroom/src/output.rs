@@ -68,7 +68,7 @@ pub(crate) fn finish(result: anyhow::Result<()>) -> ExitCode {
 
 /// Returns the result of a command, and prints its error as JSON if that is the format of its output: a program finds one
 /// document on standard output, also where there is no result. People find the error on standard error.
-pub(crate) fn told<T>(is_json: bool, result: anyhow::Result<T>) -> anyhow::Result<T> {
+pub(crate) fn print_json_error<T>(is_json: bool, result: anyhow::Result<T>) -> anyhow::Result<T> {
     if let Err(error) = &result
         && is_json
     {
@@ -77,9 +77,10 @@ pub(crate) fn told<T>(is_json: bool, result: anyhow::Result<T>) -> anyhow::Resul
     result
 }
 
-/// Prints the error of a command, as [`told`] does and for people, and returns the exit code that it ends with.
+/// Prints the error of a command, as [`print_json_error`] does and for people, and returns the exit code that it ends
+/// with.
 pub(crate) fn failed(is_json: bool, error: anyhow::Error, code: u8) -> ExitCode {
-    if let Err(error) = told::<()>(is_json, Err(error)) {
+    if let Err(error) = print_json_error::<()>(is_json, Err(error)) {
         warn(&error_text(&error));
     }
     code.into()

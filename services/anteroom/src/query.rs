@@ -19,7 +19,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    output::{Output, print, told},
+    output::{Output, print, print_json_error},
     parameter::parse_parameter,
 };
 
@@ -106,7 +106,7 @@ impl From<KindArg> for EntryKind {
 
 pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<()> {
     let is_json = args.output == Output::Json;
-    told(is_json, answer(args).await)
+    print_json_error(is_json, answer(args).await)
 }
 
 /// Asks, and prints the answer.

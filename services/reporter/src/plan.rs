@@ -388,7 +388,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
 
     /// Notes that the walk visited these objects, and which of them could not be read. The results on unreadable
     /// objects are unknown.
-    pub(crate) fn came_to<'o>(
+    pub(crate) fn note_visited<'o>(
         &mut self,
         walk: &mut Walk<S>,
         objects: impl Iterator<Item = (&'o ObjectKey, bool)>,
@@ -408,8 +408,8 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         }
     }
 
-    /// The walk is at its end.
-    pub(crate) fn arrived(&mut self, walk: Walk<S>) {
+    /// Takes the results of a walk that is at its end.
+    pub(crate) fn finish_walk(&mut self, walk: Walk<S>) {
         for walker in walk.policies {
             let scan = PolicyScan {
                 policy: walker.policy,

@@ -315,7 +315,7 @@ impl Scanner {
         }
         let scans = self.plan.on(&walk);
         let Some(known) = self.known.clone().filter(|_| !scans.is_empty()) else {
-            self.plan.arrived(walk);
+            self.plan.finish_walk(walk);
             return None;
         };
         let policies = scans.iter().map(|scan| &scan.policy);
@@ -366,7 +366,7 @@ impl Scanner {
         } = slice;
         self.scheduler.ended(lane);
         let met = found.iter().filter_map(ScannedObject::object);
-        self.plan.came_to(&mut waiting.walk, met);
+        self.plan.note_visited(&mut waiting.walk, met);
         // Some may be gone meanwhile.
         let scans = self.plan.on(&waiting.walk);
         let failed = self.shared.write(|findings| {
@@ -403,7 +403,7 @@ impl Scanner {
         let now = Instant::now();
         failed.iter().for_each(|scan| self.retries.put(scan, now));
         match waiting.walk.left() {
-            0 => self.plan.arrived(waiting.walk),
+            0 => self.plan.finish_walk(waiting.walk),
             _ => self.walks.push_back(waiting),
         }
     }

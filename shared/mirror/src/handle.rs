@@ -88,7 +88,7 @@ impl ViewHandle {
     /// The group of the view's writer, once it is known, and when that writer was last heard from.
     pub(crate) fn writer(&self) -> Option<(Group, Option<Moment>)> {
         let kept = self.kept.read();
-        kept.group().map(|group| (group, kept.heard()))
+        kept.group().map(|group| (group, kept.heard_at()))
     }
 
     /// The view's present size in memory, gathered and served objects together.

@@ -56,7 +56,7 @@ pub(crate) struct MirroredView {
     /// The group of its writer, once the writer has said what the view is.
     group: Option<Group>,
     /// When that writer was last heard from.
-    heard: Option<Moment>,
+    heard_at: Option<Moment>,
 }
 
 impl MirroredView {
@@ -109,7 +109,7 @@ impl MirroredView {
             proof: Proof::Complete(since),
             freshness: Freshness::default(),
             group: None,
-            heard: None,
+            heard_at: None,
         }
     }
 
@@ -360,14 +360,14 @@ impl MirroredView {
         self.group
     }
 
-    /// When the view's writer was last heard from.
-    pub(crate) fn heard(&self) -> Option<Moment> {
-        self.heard
+    /// Returns when the view's writer was last heard from.
+    pub(crate) fn heard_at(&self) -> Option<Moment> {
+        self.heard_at
     }
 
     /// Notes that the view's writer was heard from.
     pub(crate) fn note_heard(&mut self, now: Moment) {
-        self.heard = Some(now);
+        self.heard_at = Some(now);
     }
 
     /// The writer says that the view's last record stands at `last` and that its news is `age_ms`
@@ -464,7 +464,7 @@ impl MirroredView {
 
     /// The time since the view's writer was heard from, if that is too long; `u64::MAX` if it never was.
     fn silent_ms(&self, now: Moment) -> Option<u64> {
-        let silent_ms = self.heard.map_or(u64::MAX, |heard| {
+        let silent_ms = self.heard_at.map_or(u64::MAX, |heard| {
             let since = now.saturating_sub(heard).as_millis();
             u64::try_from(since).unwrap_or(u64::MAX)
         });

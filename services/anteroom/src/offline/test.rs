@@ -9,7 +9,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::{Format, arrival, yaml};
-use crate::output::{counted, input_error, print, told};
+use crate::output::{counted, input_error, print, print_json_error};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -84,7 +84,7 @@ fn check_line(args: &TestArgs) -> anyhow::Result<()> {
 
 pub(crate) fn run(args: &TestArgs) -> anyhow::Result<()> {
     let is_json = args.output == Format::Json;
-    let checked = told(is_json, run_suites(args).map_err(input_error))?;
+    let checked = print_json_error(is_json, run_suites(args).map_err(input_error))?;
     let counts = Counts::of(&checked);
     match args.output {
         Format::Text => print(page(&checked, counts, args).trim_end())?,

@@ -17,7 +17,7 @@ use super::{
     table::{count, micros, millis, one_line},
     top::FilterArgs,
 };
-use crate::output::{Output, counted, nouns, print, told, warn};
+use crate::output::{Output, counted, nouns, print, print_json_error, warn};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -65,7 +65,7 @@ pub(crate) struct TapArgs {
 /// Runs `anteroom tap`.
 pub(crate) async fn run(args: TapArgs, service: Service) -> anyhow::Result<()> {
     let is_json = args.output == Output::Json;
-    told(is_json, watch(args, service).await)
+    print_json_error(is_json, watch(args, service).await)
 }
 
 async fn watch(args: TapArgs, service: Service) -> anyhow::Result<()> {

@@ -21,7 +21,7 @@ use super::{
     system::System,
     window::{By, Window},
 };
-use crate::output::{Output, print, told, warn};
+use crate::output::{Output, print, print_json_error, warn};
 
 /// The seconds that a table is about.
 pub(super) const SPAN: Duration = Duration::from_secs(10);
@@ -152,7 +152,7 @@ pub(crate) struct OperatorState {
 /// Runs `anteroom top`.
 pub(crate) async fn run(args: TopArgs, service: Service) -> anyhow::Result<()> {
     let is_json = args.output == Output::Json;
-    told(is_json, watch(args, service).await)
+    print_json_error(is_json, watch(args, service).await)
 }
 
 async fn watch(args: TopArgs, service: Service) -> anyhow::Result<()> {

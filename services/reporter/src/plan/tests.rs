@@ -280,7 +280,7 @@ impl World {
         });
         let met: Vec<_> = met.collect();
         let objects = met.iter().map(|(key, is_readable)| (key, *is_readable));
-        self.plan.came_to(&mut walk, objects);
+        self.plan.note_visited(&mut walk, objects);
         for step in steps {
             for scan in self.plan.on(&walk) {
                 assert_eq!(scan.view, view(index));
@@ -297,7 +297,7 @@ impl World {
             }
         }
         match walk.left() {
-            0 => self.plan.arrived(walk),
+            0 => self.plan.finish_walk(walk),
             _ => self.walks.push(walk),
         }
     }
@@ -425,7 +425,7 @@ fn objects_that_change_during_a_scan_are_judged_in_the_same_scan() {
     assert!(!walk.is_of_all());
     assert_eq!(walk.take(9), changes);
     assert!(walk.is_of_all());
-    plan.arrived(walk);
+    plan.finish_walk(walk);
     assert!(plan.walks(|_| Some(two.clone()), never).is_empty());
 }
 
@@ -443,8 +443,8 @@ fn unreadable_objects_are_known_one_by_one_up_to_a_limit() {
         let keys: Vec<_> = unread
             .map(|number| ObjectKey::new("", number.to_string()))
             .collect();
-        plan.came_to(&mut walk, keys.iter().map(|key| (key, false)));
-        plan.arrived(walk);
+        plan.note_visited(&mut walk, keys.iter().map(|key| (key, false)));
+        plan.finish_walk(walk);
         plan.unread_objects(&scan).map(|keys| keys.len())
     };
     let (one, two) = (things(1), things(2));
@@ -511,7 +511,7 @@ fn policies_at_the_same_state_are_scanned_together() {
         "they walk"
     );
     walk.take(9);
-    plan.arrived(walk);
+    plan.finish_walk(walk);
     plan.rescan_all(|policy| &*policy.name == "2");
     let walks = plan.walks(|_| Some(two.clone()), never);
     let left: Vec<_> = walks.iter().map(Walk::left).collect();
@@ -533,10 +533,10 @@ fn objects_are_judged_again_by_the_state_their_policy_has_reached() {
     let state = Fake(Arc::new([(1, (1, 1)), (2, (1, 1))].into()));
     let walk = plan.walks(|_| Some(state.clone()), never).remove(0);
     assert!(plan.rescan_objects(&scan, &keys).is_none(), "it walks");
-    plan.arrived(walk);
+    plan.finish_walk(walk);
     let mut walk = plan.rescan_objects(&scan, &keys).unwrap();
     assert_eq!(walk.take(9), [WalkStep::Judge((1, 1, 1))]);
-    plan.arrived(walk);
+    plan.finish_walk(walk);
     assert_eq!(plan.unread_objects(&scan).map(|keys| keys.len()), Some(0));
 }
 
@@ -548,7 +548,7 @@ fn a_policy_without_objects_to_judge_again_scans_on() {
     let state = |n: u16| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
     let (one, two) = (state(1), state(2));
     let walk = plan.walks(|_| Some(one.clone()), never).remove(0);
-    plan.arrived(walk);
+    plan.finish_walk(walk);
     for gone in [&[][..], &[ObjectKey::new("", "9")]] {
         assert!(plan.rescan_objects(&scan, gone).is_none());
     }

@@ -222,7 +222,7 @@ impl CollectionNotes {
     fn take_whole(&mut self) -> Option<Arrived> {
         let stage = self.stages.front_mut()?;
         let taken = stage.first.take().or_else(|| stage.take_news())?;
-        self.taken(&taken);
+        self.count_taken(&taken);
         Some(taken)
     }
 
@@ -236,11 +236,11 @@ impl CollectionNotes {
             }
         }
         let (_, taken) = stage.changes.remove(&key)?;
-        self.taken(&taken);
+        self.count_taken(&taken);
         Some(taken)
     }
 
-    fn taken(&mut self, taken: &Arrived) {
+    fn count_taken(&mut self, taken: &Arrived) {
         self.notes -= 1;
         self.bytes -= bytes(&taken.note);
         while self.stages.front().is_some_and(Stage::is_empty) {

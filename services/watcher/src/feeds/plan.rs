@@ -172,7 +172,10 @@ pub(super) fn asks_for_size(input: &PlanInput) -> bool {
 
 /// Returns for each wide watch of a plan the number of narrow ones saved by it that may go before another
 /// plan would do without it; `None`: any number, since a view is of exactly it.
-pub(super) fn spare(input: &PlanInput, plan: &Plan) -> BTreeMap<WatchScope, Option<usize>> {
+pub(super) fn watches_to_spare(
+    input: &PlanInput,
+    plan: &Plan,
+) -> BTreeMap<WatchScope, Option<usize>> {
     let narrow = narrow(input);
     let wide = plan.scopes.iter().filter(|scope| scope.is_wide());
     let spare = wide.map(|scope| {

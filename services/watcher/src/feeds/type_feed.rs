@@ -408,7 +408,7 @@ impl TypeFeed {
                     .insert(scope.clone(), context.start(scope, tasks));
             }
         }
-        self.wide = plan::spare(&input, &plan);
+        self.wide = plan::watches_to_spare(&input, &plan);
         let joining = hub.with_queue(|hub, queue| assign(hub, &plan, &input, queue));
         self.watch_context(tools, planned).join(joining, tasks);
         hub.watches.retain(|scope, watch| {

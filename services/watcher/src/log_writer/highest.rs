@@ -112,7 +112,7 @@ impl HighestPosition {
     ///
     /// # Errors
     /// [`Shortened`] if they are not higher.
-    pub(crate) fn given(
+    pub(crate) fn note_appended(
         &self,
         incarnation: &Incarnation,
         known: Revision,
@@ -149,12 +149,12 @@ mod tests {
     fn a_position_that_was_known_before_proves_that_its_log_was_shortened() {
         let highest = HighestPosition::default();
         let (one, two) = (Incarnation("1".into()), Incarnation("2".into()));
-        let give = |log, at| highest.given(log, highest.position_in(log), at);
+        let give = |log, at| highest.note_appended(log, highest.position_in(log), at);
         assert_eq!(give(&one, 7..=7), Ok(()));
         assert_eq!(give(&one, 8..=8), Ok(()));
         // Another group's position came in between.
-        assert_eq!(highest.given(&one, Revision(8), 10..=10), Ok(()));
-        assert_eq!(highest.given(&one, Revision(8), 9..=9), Ok(()));
+        assert_eq!(highest.note_appended(&one, Revision(8), 10..=10), Ok(()));
+        assert_eq!(highest.note_appended(&one, Revision(8), 9..=9), Ok(()));
         assert!(!highest.is_shortened(&one));
         // A batch that has grown past what was known begins where something was.
         assert_eq!(give(&one, 10..=12), Err(Shortened));
@@ -174,7 +174,7 @@ mod tests {
     async fn a_position_that_only_readers_name_counts_once_in_an_interval() {
         let highest = HighestPosition::default();
         let [one, two, three] = ["1", "2", "3"].map(|log| Incarnation(log.into()));
-        let give = |log, at| highest.given(log, highest.position_in(log), at..=at);
+        let give = |log, at| highest.note_appended(log, highest.position_in(log), at..=at);
         highest.raise_by_reader(&one, Revision(90));
         assert_eq!(give(&one, 7), Ok(()), "no writer knew that log");
         highest.raise_by_reader(&one, Revision(7));

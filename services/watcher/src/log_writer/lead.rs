@@ -205,7 +205,7 @@ impl Campaign<'_> {
         match self.bus.take_lease(self.group, lease, expected).await {
             Ok(fence)
                 if highest
-                    .given(&incarnation, known, fence.at.0..=fence.at.0)
+                    .note_appended(&incarnation, known, fence.at.0..=fence.at.0)
                     .is_err() =>
             {
                 Ok(None)

@@ -302,7 +302,11 @@ impl Writer<'_> {
         let known = self.highest.position_in(self.incarnation);
         let last = self.bus.append(self.fence, envelopes).await?;
         let given = (last.0 + 1 - batch.records.len() as u64)..=last.0;
-        if self.highest.given(self.incarnation, known, given).is_err() {
+        if self
+            .highest
+            .note_appended(self.incarnation, known, given)
+            .is_err()
+        {
             // The next term makes it anew.
             return Err(AppendError::Bus(BusError::NoLog));
         }

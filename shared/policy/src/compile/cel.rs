@@ -129,7 +129,7 @@ pub(super) fn compile(
         params: params?,
         dialect: CelDialect::Rule,
         facts: Vec::new(),
-        beside: CelReads::default(),
+        other_reads: CelReads::default(),
         known_reads: OnceLock::new(),
     })
 }

@@ -90,9 +90,9 @@ fn compile_foreach(
         list.visit(&mut |prepared| outer.names.check(field.path(), prepared, problems));
         Some(list)
     });
-    let given = given(outer.level);
+    let variables = loop_variables(outer.level);
     let mut names = outer.names.within(problems)?;
-    given.iter().for_each(|entry| names.define(&entry.name));
+    variables.iter().for_each(|entry| names.define(&entry.name));
     let own = each.get("context");
     let (own, names) = context::compile_within(own, outer.home, names, problems);
     let preconditions = conditions::compile(each.get("preconditions"), &names, problems);
@@ -103,7 +103,7 @@ fn compile_foreach(
         .entries
         .iter()
         .cloned()
-        .chain(given)
+        .chain(variables)
         .chain(own)
         .collect();
     let inner = Outer {
@@ -154,7 +154,7 @@ fn work(
 
 /// Returns the entries that a `foreach` gives at its level: the element and its index, by the level's names
 /// too.
-pub(super) fn given(level: usize) -> Vec<Arc<ContextEntry>> {
+pub(super) fn loop_variables(level: usize) -> Vec<Arc<ContextEntry>> {
     let names = [
         "element".to_owned(),
         format!("element{level}"),

@@ -8,7 +8,7 @@ use super::{
     conditions, context,
     expressions::RootNames,
     fields::{Field, KnownFields, ManifestObject},
-    foreach::{FOREACH_LEVELS_MAX, FOREACH_MAX, given},
+    foreach::{FOREACH_LEVELS_MAX, FOREACH_MAX, loop_variables},
     templates::parsed,
 };
 use crate::ir::{
@@ -178,13 +178,13 @@ impl MutationCompiler<'_> {
         let order = each
             .get("order")
             .and_then(|order| order.known_text(&["Ascending", "Descending"], self.problems));
-        let given = given(self.level);
+        let variables = loop_variables(self.level);
         let mut names = names.within(self.problems)?;
-        given.iter().for_each(|entry| names.define(&entry.name));
+        variables.iter().for_each(|entry| names.define(&entry.name));
         let own = each.get("context");
         let (own, names) = context::compile_within(own, self.home, names, self.problems);
         let preconditions = conditions::compile(each.get("preconditions"), &names, self.problems);
-        let context: Vec<_> = outer.iter().cloned().chain(given).chain(own).collect();
+        let context: Vec<_> = outer.iter().cloned().chain(variables).chain(own).collect();
         let mut inner = MutationCompiler {
             home: self.home,
             about: self.about,

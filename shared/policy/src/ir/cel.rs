@@ -31,7 +31,7 @@ pub(crate) struct Cel {
     /// The facts that the expressions read; the entries stand in the rule's context too.
     pub(crate) facts: Vec<CelFact>,
     /// The reads of expressions outside of this struct, such as patches.
-    pub(crate) beside: CelReads,
+    pub(crate) other_reads: CelReads,
     /// The results of [`Cel::read_before`] and [`Cel::reads`], kept since each evaluation asks for them.
     pub(crate) known_reads: OnceLock<[CelReads; 2]>,
 }
@@ -136,7 +136,7 @@ impl Cel {
             params: _,
             dialect: _,
             facts: _,
-            beside: _,
+            other_reads: _,
             known_reads: _,
         } = self;
         let preconditions = preconditions.iter().map(|one| &one.program);
@@ -185,8 +185,8 @@ impl Cel {
         let own = own.filter(|(path, _)| counts(*path));
         let own = self.read_by(own.map(|(_, program)| program));
         CelReads {
-            namespace: own.namespace || self.beside.namespace,
-            params: own.params || self.beside.params,
+            namespace: own.namespace || self.other_reads.namespace,
+            params: own.params || self.other_reads.params,
         }
     }
 

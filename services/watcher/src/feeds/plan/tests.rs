@@ -182,14 +182,14 @@ fn references_by_the_hundred_thousand_are_one_watch() {
 fn references_go_without_a_plan_until_few_are_left() {
     for (objects, least) in [(Some(u64::MAX), 65), (Some(10_000), 11), (None, 9)] {
         let wanted = input(&[], 20_000, objects);
-        let may_go = spare(&wanted, &plan(&wanted));
+        let may_go = watches_to_spare(&wanted, &plan(&wanted));
         assert_eq!(
             may_go,
             BTreeMap::from([(WatchScope::all(), Some(20_000 - least))])
         );
     }
     let wanted = input(&[collection(&[], "", "")], 20_000, None);
-    let any = spare(&wanted, &plan(&wanted));
+    let any = watches_to_spare(&wanted, &plan(&wanted));
     assert_eq!(any, BTreeMap::from([(WatchScope::all(), None)]));
 }
 
@@ -243,8 +243,8 @@ proptest! {
         // What runs is planned again.
         wanted.current = found.scopes.clone();
         prop_assert_eq!(&plan(&wanted).scopes, &found.scopes);
-        // A wide watch stays planned while no more references go than `spare` counts.
-        for (scope, spare) in spare(&wanted, &found) {
+        // A wide watch stays planned while no more references go than `watches_to_spare` counts.
+        for (scope, spare) in watches_to_spare(&wanted, &found) {
             let mut left = wanted.clone();
             let mut spare = spare.unwrap_or(usize::MAX);
             left.references.retain(|object| {

@@ -297,7 +297,7 @@ fn mutation(
                 skips_failed_conditions: failure_policy == FailurePolicy::Ignore,
             },
             facts: Vec::new(),
-            beside: CelReads::default(),
+            other_reads: CelReads::default(),
             known_reads: OnceLock::new(),
         },
         patches,
@@ -361,8 +361,8 @@ fn add_facts(
         ))
         .chain(with_path("spec.matchConstraints", calls.iter()));
     let facts = facts::compile(all, site, problems);
-    let beside = mutation.shared_cel.read_by(patches.chain(expression));
-    mutation.shared_cel.beside = beside;
+    let other_reads = mutation.shared_cel.read_by(patches.chain(expression));
+    mutation.shared_cel.other_reads = other_reads;
     mutation.shared_cel.facts = facts;
 }
 

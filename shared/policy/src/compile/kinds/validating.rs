@@ -145,7 +145,7 @@ fn expressions(
             skips_failed_conditions: failure_policy == FailurePolicy::Ignore,
         },
         facts: Vec::new(),
-        beside: CelReads::default(),
+        other_reads: CelReads::default(),
         known_reads: OnceLock::new(),
     };
     cel.facts = facts::compile(cel.programs_with_paths(), site, problems);
