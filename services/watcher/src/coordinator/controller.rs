@@ -35,7 +35,7 @@ use crate::{
     },
     log_writer::{highest::HighestPosition, log_snapshot::LogSnapshot, publish::Publisher},
     source::{
-        discovery::{Catalog, follow::Discovery},
+        discovery::{ServedResources, follow::Discovery},
         metrics::SourceMetrics,
         reflect::Note,
     },
@@ -139,8 +139,8 @@ impl Controller {
     /// # Errors
     /// A poller of API calls ended by itself, which none should.
     pub(crate) async fn run(mut self, mut notes: NoteReceiver) -> anyhow::Result<()> {
-        let mut catalog = self.deps.discovery.catalog.subscribe();
-        catalog.mark_changed();
+        let mut served = self.deps.discovery.served_resources.subscribe();
+        served.mark_changed();
         let mut found = self.deps.rights.found.clone();
         let mut user = self.deps.rights.user.clone();
         user.mark_changed();
@@ -163,7 +163,7 @@ impl Controller {
                     None => return Ok(()),
                 },
                 error = self.calls.failed() => return Err(error),
-                Ok(()) = catalog.changed() => self.discovered(&mut catalog),
+                Ok(()) = served.changed() => self.discovered(&mut served),
                 Some(event) = inputs.log.next() => self.reconciler.log(event),
                 Some(beat) = next(&mut inputs.leaders) => {
                     self.reconciler.leader_beat(beat, Instant::now());
@@ -208,9 +208,9 @@ impl Controller {
         tokio::task::yield_now().await;
     }
 
-    fn discovered(&mut self, catalog: &mut watch::Receiver<Option<Arc<Catalog>>>) {
-        if let Some(catalog) = catalog.borrow_and_update().clone() {
-            self.reconciler.discovered(catalog, Instant::now());
+    fn discovered(&mut self, served: &mut watch::Receiver<Option<Arc<ServedResources>>>) {
+        if let Some(served) = served.borrow_and_update().clone() {
+            self.reconciler.discovered(served, Instant::now());
         }
     }
 

@@ -23,14 +23,14 @@ use super::{
     status::{conditions::Ready, views::ViewStatusTable},
     webhooks::{NOT_ENFORCED, Webhooks},
 };
-use crate::source::discovery::Catalog;
+use crate::source::discovery::ServedResources;
 
 /// The time after which the status of a new policy says that it is not in force yet; most policies are in force
 /// before that.
 const REPORT_AFTER: Duration = Duration::from_millis(900);
 
 /// The number of times that the kinds are read before one counts as not served.
-const CATALOG_READS_MIN: u64 = 2;
+const DISCOVERIES_MIN: u64 = 2;
 
 /// Returns a position of the log up to which it has a policy, these records of entries, and all kinds;
 /// `None`: some of that is still on its way.
@@ -47,7 +47,7 @@ pub(super) struct EnforcementTracker {
     /// The policies that are not in force yet.
     unenforced: BTreeSet<PolicyId>,
     /// The number of times that the kinds were read.
-    catalog_reads: u64,
+    discoveries: u64,
 }
 
 /// A policy's progress towards being in force.
@@ -81,7 +81,7 @@ pub(super) struct RequiredReads {
 /// All that enforcement depends on beside webhooks.
 pub(super) struct Surroundings<'a> {
     pub views: &'a ViewStatusTable,
-    pub catalog: Option<&'a Catalog>,
+    pub served: Option<&'a ServedResources>,
     pub position: &'a PositionOf<'a>,
     pub now: Instant,
 }
@@ -140,7 +140,7 @@ impl EnforcementTracker {
             webhooks_away: false,
             standings: HashMap::new(),
             unenforced: BTreeSet::new(),
-            catalog_reads: 0,
+            discoveries: 0,
         }
     }
 
@@ -184,8 +184,8 @@ impl EnforcementTracker {
     }
 
     /// Notes that the kinds were read again. Returns the policies to look at again.
-    pub(super) fn catalog_read(&mut self) -> BTreeSet<PolicyId> {
-        self.catalog_reads += 1;
+    pub(super) fn discovered(&mut self) -> BTreeSet<PolicyId> {
+        self.discoveries += 1;
         self.unenforced.clone()
     }
 
@@ -269,14 +269,12 @@ impl EnforcementTracker {
         effects: &mut Vec<CoordinatorEffect>,
     ) -> Result<(), Failure> {
         // A resource is registered by its plural, served or not.
-        let mut unserved = policy.unserved_kinds(around.catalog);
+        let mut unserved = policy.unserved_kinds(around.served);
         let Some(kind) = unserved.find(|kind| kind.resource.is_none()) else {
             return Ok(());
         };
-        let since = *standing
-            .unserved_kind_since
-            .get_or_insert(self.catalog_reads);
-        if self.catalog_reads >= since + CATALOG_READS_MIN {
+        let since = *standing.unserved_kind_since.get_or_insert(self.discoveries);
+        if self.discoveries >= since + DISCOVERIES_MIN {
             return Ok(());
         }
         effects.push(CoordinatorEffect::Rediscover);

@@ -45,7 +45,7 @@ use super::{
 };
 use crate::{
     gateway::rights::{self, WriterUser},
-    source::discovery::Catalog,
+    source::discovery::ServedResources,
 };
 
 use held_versions::HeldVersion;
@@ -87,7 +87,7 @@ pub(super) struct Reconciler {
     views: ViewStatusTable,
     enforcement: EnforcementTracker,
     reporter: StatusReporter,
-    catalog: Option<Arc<Catalog>>,
+    served: Option<Arc<ServedResources>>,
     /// Answers to [`CoordinatorEffect::NeedRights`].
     rights: rights::LackingRights,
     /// The user as whom this watcher writes.
@@ -114,7 +114,7 @@ impl Reconciler {
             views: ViewStatusTable::default(),
             enforcement: EnforcementTracker::new(log),
             reporter: StatusReporter::default(),
-            catalog: None,
+            served: None,
             rights: rights::LackingRights::new(),
             writer: WriterUser::default(),
             settled: false,
@@ -156,14 +156,14 @@ impl Reconciler {
     }
 
     /// Takes the kinds that the API server serves, after they were read.
-    pub(super) fn discovered(&mut self, catalog: Arc<Catalog>, now: Instant) {
-        let records = catalog.resources.iter().map(|served| &served.record);
+    pub(super) fn discovered(&mut self, served: Arc<ServedResources>, now: Instant) {
+        let records = served.resources.iter().map(|resource| &resource.record);
         let records = records.filter_map(|record| Record::encode(kind_key(record), record));
         self.write(SystemView::Kinds, Write::Replace(records.collect()));
-        let unenforced = self.enforcement.catalog_read();
+        let unenforced = self.enforcement.discovered();
         self.reporter.policies_changed(unenforced);
-        let changed = self.catalog.as_ref() != Some(&catalog);
-        let before = self.catalog.replace(catalog);
+        let changed = self.served.as_ref() != Some(&served);
+        let before = self.served.replace(served);
         if changed {
             self.kinds_changed(before.as_deref());
             self.resolve_entries(|_| true);
@@ -181,11 +181,11 @@ impl Reconciler {
     }
 
     /// Looks again at policies that name a kind that is not served, or was not `before`.
-    fn kinds_changed(&mut self, before: Option<&Catalog>) {
-        let catalogs = [before, self.catalog.as_deref()];
+    fn kinds_changed(&mut self, before: Option<&ServedResources>) {
+        let both = [before, self.served.as_deref()];
         let concerned = self.policies.iter().filter(|(_, policy)| {
-            let mut catalogs = catalogs.into_iter();
-            catalogs.any(|catalog| policy.unserved_kinds(catalog).next().is_some())
+            let mut both = both.into_iter();
+            both.any(|served| policy.unserved_kinds(served).next().is_some())
         });
         let concerned: Vec<_> = concerned.map(|(key, _)| PolicyId(key.clone())).collect();
         self.reporter.policies_changed(concerned);
@@ -306,7 +306,7 @@ impl Reconciler {
             registry: &self.registry,
             views: &self.views,
             rights: &self.rights,
-            catalog: self.catalog.as_deref(),
+            served: self.served.as_deref(),
             position,
             now,
             clock,
@@ -332,7 +332,7 @@ impl Reconciler {
 
     fn resolver(&self) -> Resolver<'_> {
         Resolver {
-            catalog: self.catalog.as_deref(),
+            served: self.served.as_deref(),
             policies: &self.policies,
             options: &self.options,
         }
@@ -423,7 +423,7 @@ impl Reconciler {
             self.entries.are_known() && self.policies.are_known() && self.exceptions.are_settled();
         let awaits_writer = is_awaited(&self.writer, now.saturating_duration_since(self.begun));
         // A policy that has no turn yet may need views of an earlier term.
-        if !known || self.waiting.has_first_turns() || self.catalog.is_none() || awaits_writer {
+        if !known || self.waiting.has_first_turns() || self.served.is_none() || awaits_writer {
             return;
         }
         for view in FOLLOWING {

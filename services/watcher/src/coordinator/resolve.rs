@@ -18,7 +18,7 @@ use anteroom_wire::subject::check_object;
 use crate::{
     coordinator::manifests::EntrySpec,
     gateway::calls::CallSpec,
-    source::discovery::{Catalog, ServedResource, Unresolved, spec_invalid},
+    source::discovery::{ServedResource, ServedResources, Unresolved, spec_invalid},
 };
 
 pub(crate) use reference::resolve_reference;
@@ -66,10 +66,10 @@ impl From<Result<Resolved, Unresolved>> for Resolution {
 }
 
 /// Returns the meaning of the spec of the entry of this name.
-pub(crate) fn resolve(name: &str, spec: &EntrySpec, catalog: &Catalog) -> Resolution {
+pub(crate) fn resolve(name: &str, spec: &EntrySpec, served: &ServedResources) -> Resolution {
     let resolved = match spec {
-        EntrySpec::Cached(spec) => cached::resolve(name, spec, catalog),
-        EntrySpec::Global(spec) => global::resolve(name, spec, catalog),
+        EntrySpec::Cached(spec) => cached::resolve(name, spec, served),
+        EntrySpec::Global(spec) => global::resolve(name, spec, served),
     };
     resolved.into()
 }

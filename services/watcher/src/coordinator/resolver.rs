@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     gateway::calls::{self, CallTarget},
-    source::{api::Retain, discovery::Catalog},
+    source::{api::Retain, discovery::ServedResources},
 };
 
 /// The choices of an administrator for the coordinator.
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 /// All that a meaning depends on.
 pub(super) struct Resolver<'a> {
     /// The kinds that the API server serves; `None`: they are not known yet.
-    pub catalog: Option<&'a Catalog>,
+    pub served: Option<&'a ServedResources>,
     pub policies: &'a PolicyStore,
     pub options: &'a Options,
 }
@@ -47,10 +47,10 @@ pub(super) struct Resolver<'a> {
 impl Resolver<'_> {
     /// Returns the resolution of an entry; `None`: kinds or policies are not known yet.
     pub(super) fn entry(&self, entry: &EntryManifest) -> Option<Claim> {
-        let catalog = self.catalog?;
+        let served = self.served?;
         let name = &entry.identity.name;
         let resolution = match &entry.spec {
-            Ok(spec) => self.narrowed(entry, resolve(name, spec, catalog))?,
+            Ok(spec) => self.narrowed(entry, resolve(name, spec, served))?,
             Err(failure) => Resolution::Invalid(failure.clone()),
         };
         let who = || format!("the {} `{name}`", entry.kind.name());
@@ -82,7 +82,7 @@ impl Resolver<'_> {
         referred: &Referred,
         mut dependents: impl Iterator<Item = &'d Dependent>,
     ) -> Option<Resolution> {
-        let resolution = resolve_reference(&referred.reference, self.catalog?);
+        let resolution = resolve_reference(&referred.reference, self.served?);
         let allowed = |policy: &Dependent| {
             let policy = self.policies.by_uid(policy);
             policy.is_some_and(|policy| policy.may_read_secrets(&self.options.secrets))
@@ -129,10 +129,10 @@ impl Resolver<'_> {
     /// Collections of all objects of the kinds that a policy is evaluated on where they exist. None until
     /// the kinds are known.
     fn scans_of(&self, policy: &PolicyManifest) -> Vec<Reference> {
-        let Some(catalog) = self.catalog.filter(|_| self.options.background_scans) else {
+        let Some(served) = self.served.filter(|_| self.options.background_scans) else {
             return Vec::new();
         };
-        let records = catalog.resources.iter().map(|served| &served.record);
+        let records = served.resources.iter().map(|resource| &resource.record);
         let scanned = scanned(&policy.scanned, &policy.identity.namespace, records);
         let references = scanned.found.into_iter().map(|(collection, _)| collection);
         references.map(Reference::Collection).collect()

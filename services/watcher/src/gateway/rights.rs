@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::Instant};
 
-use crate::source::{apiserver::ApiServer, discovery::Catalog};
+use crate::source::{apiserver::ApiServer, discovery::ServedResources};
 
 use answers::Answers;
 pub(crate) use answers::Need;
@@ -56,7 +56,7 @@ pub(crate) enum WriterUser {
 /// Keeps `found` in step with the needed rights.
 pub(crate) async fn keep(
     api: ApiServer,
-    catalog: watch::Receiver<Option<Arc<Catalog>>>,
+    served: watch::Receiver<Option<Arc<ServedResources>>>,
     mut needed: watch::Receiver<Arc<Vec<Need>>>,
     found: watch::Sender<LackingRights>,
 ) {
@@ -64,10 +64,10 @@ pub(crate) async fn keep(
     let mut told: Option<Instant> = None;
     loop {
         answers.set_needs(&needed.borrow_and_update());
-        let (now, catalog) = (Instant::now(), catalog.borrow().clone());
-        let next = match (answers.due(now), catalog) {
-            (Some(need), Some(catalog)) => {
-                let said = review::ask(&api, &catalog, &need).await;
+        let (now, served) = (Instant::now(), served.borrow().clone());
+        let next = match (answers.due(now), served) {
+            (Some(need), Some(served)) => {
+                let said = review::ask(&api, &served, &need).await;
                 if let Err(problem) = &said {
                     tracing::debug!(?need, problem, "right to write not known yet: asked again");
                 }

@@ -1,5 +1,4 @@
-//! The catalog of the resources that the API server serves, and the lookup of an entry's names in
-//! it.
+//! The resources that the API server serves, and the lookup of an entry's names among them.
 //!
 //! Pure, but for [`fetch`]. A group whose server does not answer is remembered as such and takes
 //! nothing from the others.
@@ -36,7 +35,7 @@ pub(crate) struct Broken {
 
 /// Everything that the API server serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Catalog {
+pub(crate) struct ServedResources {
     /// The resources in the API server's order of preference: the core group first, then group by group, and in each
     /// the preferred version first.
     pub resources: Vec<ServedResource>,
@@ -64,7 +63,7 @@ pub(crate) enum Unresolved {
     Unknown(Failure),
 }
 
-impl Catalog {
+impl ServedResources {
     /// Returns the one resource that these names mean.
     ///
     /// # Errors

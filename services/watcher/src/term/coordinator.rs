@@ -18,7 +18,7 @@ use crate::{
     gateway::rights,
     log_writer::{lead::Leadership, log_snapshot::LogSnapshot, publish::Publisher},
     source::{
-        discovery::{Catalog, ResourceQuery, follow::Discovery},
+        discovery::{ResourceQuery, ServedResources, follow::Discovery},
         reflect::{self, Control, NudgeSink, Sink, WatchedCollection},
     },
 };
@@ -125,10 +125,10 @@ impl Start<'_> {
         let (needed, needs) = watch::channel(Arc::default());
         let (found_in, found) = watch::channel(rights::LackingRights::new());
         let (user_in, user) = watch::channel(rights::WriterUser::default());
-        let catalog = self.discovery.catalog.subscribe();
+        let served = self.discovery.served_resources.subscribe();
         let api = self.context.api.clone();
         self.tasks.spawn_until_shutdown("rights", async move {
-            let keeps = rights::keep(api.clone(), catalog, needs, found_in);
+            let keeps = rights::keep(api.clone(), served, needs, found_in);
             tokio::join!(keeps, rights::find_user(api, user_in));
         });
         Rights {
@@ -147,7 +147,7 @@ impl Start<'_> {
     }
 
     /// Starts the task that asks for the kinds that are served, and the readers of definitions, which say that
-    /// these may have changed. Where definitions may not be watched, the catalog is asked for every so often.
+    /// these may have changed. Where definitions may not be watched, the served resources are read every so often.
     fn spawn_discovery(&self) {
         for (group, plural) in [
             ("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -289,24 +289,24 @@ impl ManifestReader {
 
     /// Reads a kind in the version that the API server prefers.
     async fn read_versioned(&self, versioned: VersionedKind, namespace: Option<&str>) {
-        let mut catalog = self.discovery.catalog.subscribe();
+        let mut served = self.discovery.served_resources.subscribe();
         // Where nothing is known yet, an answer of *not found* would say nothing.
-        let _ = catalog.wait_for(Option::is_some).await;
+        let _ = served.wait_for(Option::is_some).await;
         loop {
-            let preferred = |catalog: &Option<Arc<Catalog>>| {
-                let catalog = catalog.as_deref()?;
-                preferred_version(catalog, &versioned)
+            let preferred = |served: &Option<Arc<ServedResources>>| {
+                let served = served.as_deref()?;
+                preferred_version(served, &versioned)
             };
-            let version = preferred(&catalog.borrow());
+            let version = preferred(&served.borrow());
             let version = version.unwrap_or_else(|| versioned.version.to_owned());
             let mut watched_collection =
                 watched_collection(versioned.group, &version, versioned.plural, false);
             watched_collection.collection.namespaces =
                 namespace.map(str::to_owned).into_iter().collect();
-            let other = |catalog: &Option<Arc<Catalog>>| {
-                preferred(catalog).is_some_and(|now| now != version)
+            let other = |served: &Option<Arc<ServedResources>>| {
+                preferred(served).is_some_and(|now| now != version)
             };
-            let ended = async { catalog.wait_for(other).await.is_err() };
+            let ended = async { served.wait_for(other).await.is_err() };
             tokio::select! {
                 () = self.read(versioned.manifests, watched_collection, versioned.view.clone()) => {}
                 ended = ended => if ended {
@@ -317,8 +317,8 @@ impl ManifestReader {
     }
 }
 
-fn preferred_version(catalog: &Catalog, versioned: &VersionedKind) -> Option<String> {
-    let found = catalog.resolve(ResourceQuery {
+fn preferred_version(served: &ServedResources, versioned: &VersionedKind) -> Option<String> {
+    let found = served.resolve(ResourceQuery {
         group: Some(versioned.group),
         version: None,
         kind: versioned.plural,

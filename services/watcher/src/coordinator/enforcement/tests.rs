@@ -68,7 +68,7 @@ impl World {
         let position = |_: &ObjectKey, _: &[ObjectKey]| position.map(Revision);
         let around = Surroundings {
             views: &self.views,
-            catalog: Some(&Catalog::default()),
+            served: Some(&ServedResources::default()),
             position: &position,
             now: self.now,
         };
@@ -154,9 +154,9 @@ fn a_kind_counts_as_not_served_after_the_kinds_were_read_twice() {
         kind: "Widget".into(),
         ..KindPattern::any()
     }];
-    for _ in 0..CATALOG_READS_MIN {
+    for _ in 0..DISCOVERIES_MIN {
         assert_eq!(world.judge(Some(5)), (None, 1), "the kinds are asked for");
-        assert!(world.tracker.catalog_read().contains(&id()));
+        assert!(world.tracker.discovered().contains(&id()));
     }
     assert_eq!(world.judge(Some(5)), (Some("Ready".into()), 0));
 }

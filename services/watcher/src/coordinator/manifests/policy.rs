@@ -20,7 +20,7 @@ use crate::{
         },
     },
     gateway::rights::Need,
-    source::{discovery::Catalog, prune::PruneError, reflect::RawObject},
+    source::{discovery::ServedResources, prune::PruneError, reflect::RawObject},
 };
 
 /// The API version of policies of kyverno.io.
@@ -179,7 +179,7 @@ impl PolicyManifest {
     /// Returns the kinds that it names, without wildcards, and that the API server does not serve.
     pub(crate) fn unserved_kinds<'s>(
         &'s self,
-        catalog: Option<&'s Catalog>,
+        served: Option<&'s ServedResources>,
     ) -> impl Iterator<Item = &'s KindPattern> {
         self.kinds.iter().filter(move |kind| {
             let name = match &kind.resource {
@@ -187,7 +187,7 @@ impl PolicyManifest {
                 None => &kind.kind,
             };
             let is_literal = !name.contains(['*', '?']);
-            is_literal && !catalog.is_some_and(|catalog| catalog.serves(kind))
+            is_literal && !served.is_some_and(|served| served.serves(kind))
         })
     }
 

@@ -43,7 +43,7 @@ fn log() -> Incarnation {
     Incarnation("log".into())
 }
 
-fn catalog() -> Arc<Catalog> {
+fn served_resources() -> Arc<ServedResources> {
     let served = |plural: &str, kind: &str| ServedResource {
         record: KindRecord {
             gvr: GroupVersionResource::new("", "v1", plural),
@@ -55,7 +55,7 @@ fn catalog() -> Arc<Catalog> {
         },
         singular: kind.to_lowercase(),
     };
-    Arc::new(Catalog {
+    Arc::new(ServedResources {
         resources: vec![served("pods", "Pod"), served("services", "Service")],
         broken: Vec::new(),
     })
@@ -120,7 +120,7 @@ impl World {
     }
 
     fn discovered(&mut self) -> Vec<String> {
-        self.reconciler.discovered(catalog(), self.now);
+        self.reconciler.discovered(served_resources(), self.now);
         self.effects()
     }
 
@@ -403,12 +403,12 @@ fn a_ready_policy_says_which_of_its_kinds_are_not_served_yet() {
         kinds: kinds.into(),
         ..PolicyManifest::default()
     };
-    let unserved = |catalog| -> Vec<String> {
-        let kinds = policy.unserved_kinds(catalog).map(ToString::to_string);
+    let unserved = |served| -> Vec<String> {
+        let kinds = policy.unserved_kinds(served).map(ToString::to_string);
         kinds.collect()
     };
-    let catalog = catalog();
-    assert_eq!(unserved(Some(&catalog)), ["example.com/v1/Widget"]);
+    let served = served_resources();
+    assert_eq!(unserved(Some(&served)), ["example.com/v1/Widget"]);
     assert_eq!(unserved(None).len(), 2, "nothing is known to be served");
     let id = PolicyId(ObjectKey::new("", "p"));
     world.reconciler.policies.put(&id, policy);

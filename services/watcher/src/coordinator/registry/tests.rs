@@ -427,7 +427,7 @@ fn an_entry_that_stops_when_forbidden_holds_the_error_until_its_spec_changes() {
     assert_eq!(registry.on_view(&view).count(), 1, "the other stays");
     let id = (EntryKind::Cached, "stops".to_owned());
     assert!(registry.entry(&id).unwrap().binding().is_err());
-    // The catalog changed: the same generation is resolved again.
+    // The served resources changed: the same generation is resolved again.
     assert!(
         registry
             .apply(claim("stops", "1", 1, stopping()))

@@ -9,7 +9,7 @@ use crate::{
     gateway::calls::{CallSpec, OnFailure},
     source::{
         api::{CachedContextEntrySpec, OnForbidden, ResourceSource, Retain},
-        discovery::{Catalog, ResourceQuery, Unresolved},
+        discovery::{ResourceQuery, ServedResources, Unresolved},
     },
 };
 
@@ -17,10 +17,10 @@ use crate::{
 pub(super) fn resolve(
     name: &str,
     spec: &CachedContextEntrySpec,
-    catalog: &Catalog,
+    served: &ServedResources,
 ) -> Result<Resolved, Unresolved> {
     let mut resolved = match (&spec.resource, &spec.api_call) {
-        (Some(resource), None) => of_resource(resource, catalog)?,
+        (Some(resource), None) => of_resource(resource, served)?,
         (None, Some(call)) => {
             let on_failure = OnFailure::new(spec.on_failure, spec.max_staleness_seconds);
             Resolved::call(CallSpec::new(call, on_failure).map_err(Unresolved::Invalid)?)
@@ -52,7 +52,10 @@ pub(super) fn resolve(
     Ok(resolved)
 }
 
-fn of_resource(resource: &ResourceSource, catalog: &Catalog) -> Result<Resolved, Unresolved> {
+fn of_resource(
+    resource: &ResourceSource,
+    served: &ServedResources,
+) -> Result<Resolved, Unresolved> {
     if resource.kind.is_empty() {
         return Err(invalid(
             "`resource.kind` is empty: it names a resource, as in `ingresses`",
@@ -63,7 +66,7 @@ fn of_resource(resource: &ResourceSource, catalog: &Catalog) -> Result<Resolved,
         .as_ref()
         .map(selector::label_selector);
     let label_selector = label_selector.transpose().map_err(Unresolved::Invalid)?;
-    let found = catalog.resolve(ResourceQuery {
+    let found = served.resolve(ResourceQuery {
         group: resource.group.as_deref(),
         version: resource.version.as_deref(),
         kind: resource.kind.trim(),

@@ -7,7 +7,7 @@ use crate::{
     gateway::calls::{CallSpec, OnFailure},
     source::{
         api::{GlobalContextEntrySpec, KubernetesResource},
-        discovery::{Catalog, ResourceQuery, Unresolved},
+        discovery::{ResourceQuery, ServedResources, Unresolved},
     },
 };
 
@@ -15,10 +15,10 @@ use crate::{
 pub(super) fn resolve(
     name: &str,
     spec: &GlobalContextEntrySpec,
-    catalog: &Catalog,
+    served: &ServedResources,
 ) -> Result<Resolved, Unresolved> {
     let mut resolved = match (&spec.kubernetes_resource, &spec.api_call) {
-        (Some(resource), None) => of_resource(resource, catalog)?,
+        (Some(resource), None) => of_resource(resource, served)?,
         (None, Some(call)) => {
             let filled = |path: &String| !path.is_empty();
             if call.service.is_some() == call.url_path.as_ref().is_some_and(filled) {
@@ -39,7 +39,10 @@ pub(super) fn resolve(
     Ok(resolved)
 }
 
-fn of_resource(resource: &KubernetesResource, catalog: &Catalog) -> Result<Resolved, Unresolved> {
+fn of_resource(
+    resource: &KubernetesResource,
+    served: &ServedResources,
+) -> Result<Resolved, Unresolved> {
     let KubernetesResource {
         group,
         version,
@@ -56,7 +59,7 @@ fn of_resource(resource: &KubernetesResource, catalog: &Catalog) -> Result<Resol
     if resource.is_empty() {
         return Err(invalid("A Resource entry requires a resource"));
     }
-    let found = catalog.resolve(ResourceQuery {
+    let found = served.resolve(ResourceQuery {
         group: Some(group),
         version: Some(version),
         kind: resource,

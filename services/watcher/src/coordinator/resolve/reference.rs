@@ -4,18 +4,18 @@ use anteroom_model::{Collection, ObjectKey, Shape};
 use anteroom_policy::{CollectionReference, NamedObject, Reference};
 
 use super::{Resolution, Resolved, invalid, within};
-use crate::source::discovery::{Catalog, ResourceQuery, Unresolved};
+use crate::source::discovery::{ResourceQuery, ServedResources, Unresolved};
 
 /// The label of ConfigMaps that are kept for policies, and its value.
 const KEPT_LABEL: &str = "cache.kyverno.io/enabled=true";
 
 /// Returns the view for a policy's reference. A reference that no view can answer, and for which the policy did not
 /// ask for one, is [`Resolution::Nothing`]: live reads answer it.
-pub(crate) fn resolve_reference(reference: &Reference, catalog: &Catalog) -> Resolution {
+pub(crate) fn resolve_reference(reference: &Reference, served: &ServedResources) -> Resolution {
     let resolved = match reference {
-        Reference::Collection(collection) => of_collection(collection, catalog),
-        Reference::Object(object) => of_object(object, catalog),
-        Reference::LabelledConfigMaps => labelled_config_maps(catalog),
+        Reference::Collection(collection) => of_collection(collection, served),
+        Reference::Object(object) => of_object(object, served),
+        Reference::LabelledConfigMaps => labelled_config_maps(served),
     };
     match resolved {
         Err(Unresolved::Invalid(_)) if !reference.is_declared() => Resolution::Nothing,
@@ -25,9 +25,9 @@ pub(crate) fn resolve_reference(reference: &Reference, catalog: &Catalog) -> Res
 
 fn of_collection(
     reference: &CollectionReference,
-    catalog: &Catalog,
+    served: &ServedResources,
 ) -> Result<Resolved, Unresolved> {
-    let found = catalog.resolve(ResourceQuery {
+    let found = served.resolve(ResourceQuery {
         group: reference.group.as_deref(),
         version: reference.version.as_deref(),
         kind: &reference.resource,
@@ -49,8 +49,8 @@ fn of_collection(
     Ok(Resolved::collection(found, collection, Shape::Document))
 }
 
-fn of_object(reference: &NamedObject, catalog: &Catalog) -> Result<Resolved, Unresolved> {
-    let found = catalog.resolve(ResourceQuery {
+fn of_object(reference: &NamedObject, served: &ServedResources) -> Result<Resolved, Unresolved> {
+    let found = served.resolve(ResourceQuery {
         group: Some(&reference.group),
         version: Some(&reference.version),
         kind: &reference.resource,
@@ -70,8 +70,8 @@ fn of_object(reference: &NamedObject, catalog: &Catalog) -> Result<Resolved, Unr
     Resolved::object(found, object)
 }
 
-fn labelled_config_maps(catalog: &Catalog) -> Result<Resolved, Unresolved> {
-    let found = catalog.resolve(ResourceQuery {
+fn labelled_config_maps(served: &ServedResources) -> Result<Resolved, Unresolved> {
+    let found = served.resolve(ResourceQuery {
         group: Some(""),
         version: Some("v1"),
         kind: "configmaps",

@@ -25,8 +25,8 @@ fn served(
     }
 }
 
-fn catalog() -> Catalog {
-    Catalog {
+fn served_resources() -> ServedResources {
+    ServedResources {
         resources: vec![
             served("", "v1", "services", "Service", true),
             served("", "v1", "configmaps", "ConfigMap", true),
@@ -50,7 +50,7 @@ fn spec(text: &str) -> EntrySpec {
 }
 
 fn view(text: &str) -> Result<String, Failure> {
-    match resolve("entry", &spec(text), &catalog()) {
+    match resolve("entry", &spec(text), &served_resources()) {
         Resolution::Found(found) => Ok(found.binding.view.to_string()),
         Resolution::Invalid(failure) | Resolution::Unknown(failure) => Err(failure),
         Resolution::Nothing => panic!("an entry always asks for something"),
@@ -169,13 +169,13 @@ fn an_entry_that_cannot_be_served_says_why() {
 
 #[test]
 fn a_silent_api_group_is_not_an_absent_resource() {
-    let mut catalog = catalog();
-    catalog.broken.push(Broken {
+    let mut served = served_resources();
+    served.broken.push(Broken {
         group: "metrics.k8s.io".into(),
         version: String::new(),
         problem: "503".into(),
     });
-    let resolve = |text: &str| resolve("entry", &spec(text), &catalog);
+    let resolve = |text: &str| resolve("entry", &spec(text), &served);
     let unnamed = resolve(r#"{"resource":{"kind":"gadgets"}}"#);
     assert!(matches!(unnamed, Resolution::Unknown(f) if f.reason == "GroupUnavailable"));
     let named = resolve(r#"{"resource":{"group":"metrics.k8s.io","kind":"pods"}}"#);
@@ -192,7 +192,7 @@ fn a_silent_api_group_is_not_an_absent_resource() {
 }
 
 fn found(spec: &EntrySpec) -> Resolved {
-    match resolve("entry", spec, &catalog()) {
+    match resolve("entry", spec, &served_resources()) {
         Resolution::Found(found) => *found,
         other => panic!("{other:?}"),
     }
@@ -410,7 +410,7 @@ fn a_spec_that_means_nothing_is_refused_in_code_too() {
             "nothing is bound to `$b`",
         ),
     ] {
-        match resolve("entry", &spec, &catalog()) {
+        match resolve("entry", &spec, &served_resources()) {
             Resolution::Invalid(failure) => {
                 assert_eq!(failure.reason, "InvalidSpec", "{failure}");
                 assert!(failure.message.contains(says), "{failure}");
@@ -427,7 +427,7 @@ fn references_to_values_elsewhere_are_not_resolved() {
     let resolution = resolve(
         "entry",
         &global(json!({"apiCall": {"service": service}})),
-        &catalog(),
+        &served_resources(),
     );
     assert!(matches!(resolution, Resolution::Invalid(failure) if failure.reason == "Unsupported"));
 }
@@ -455,7 +455,7 @@ fn a_reference_that_nobody_declared_need_not_be_kept() {
             ..NamedObject::default()
         })
     };
-    let view = |reference: &Reference| match resolve_reference(reference, &catalog()) {
+    let view = |reference: &Reference| match resolve_reference(reference, &served_resources()) {
         Resolution::Found(found) => Some(found.binding.view.to_string()),
         Resolution::Nothing => None,
         other => panic!("{other:?}"),
@@ -486,19 +486,19 @@ fn a_reference_that_nobody_declared_need_not_be_kept() {
         assert_eq!(view(&nothing), None, "{}", nothing.name());
     }
     for declared in [collection("gadgets", "", true), object("nodes", "a", true)] {
-        let resolution = resolve_reference(&declared, &catalog());
+        let resolution = resolve_reference(&declared, &served_resources());
         assert!(
             matches!(resolution, Resolution::Invalid(_)),
             "{resolution:?}"
         );
     }
-    let silent = Catalog {
+    let silent = ServedResources {
         broken: vec![Broken {
             group: String::new(),
             version: "v1".into(),
             problem: "503".into(),
         }],
-        ..Catalog::default()
+        ..ServedResources::default()
     };
     let resolution = resolve_reference(&collection("services", "", false), &silent);
     assert!(
@@ -510,7 +510,8 @@ fn a_reference_that_nobody_declared_need_not_be_kept() {
 /// One watch, narrowed by the label.
 #[test]
 fn labelled_config_maps_are_one_narrow_source() {
-    let Resolution::Found(found) = resolve_reference(&Reference::LabelledConfigMaps, &catalog())
+    let Resolution::Found(found) =
+        resolve_reference(&Reference::LabelledConfigMaps, &served_resources())
     else {
         panic!("configmaps are served");
     };
@@ -531,7 +532,7 @@ fn an_object_whose_name_the_log_cannot_hold_is_refused_by_itself() {
             declared,
             ..NamedObject::default()
         });
-        resolve_reference(&reference, &catalog())
+        resolve_reference(&reference, &served_resources())
     };
     assert!(matches!(
         object("n".repeat(253), true),

@@ -30,7 +30,7 @@ use crate::{
     },
     gateway::rights,
     log_writer::publish::ViewStats,
-    source::discovery::Catalog,
+    source::discovery::ServedResources,
 };
 
 /// The number of ticks after which every entry is visited, since ages grow by themselves.
@@ -60,7 +60,7 @@ pub(crate) struct StatusInputs<'a> {
     pub registry: &'a Registry,
     pub views: &'a ViewStatusTable,
     pub rights: &'a rights::LackingRights,
-    pub catalog: Option<&'a Catalog>,
+    pub served: Option<&'a ServedResources>,
     pub position: &'a PositionOf<'a>,
     pub now: Instant,
     /// The wall clock at `now`, as statuses show it.
@@ -132,7 +132,7 @@ impl StatusReporter {
             effects.extend(self.update_entry(&id, inputs));
         }
         // An entry that was not read yet is not one that does not exist.
-        if !inputs.entries.are_known() || inputs.catalog.is_none() {
+        if !inputs.entries.are_known() || inputs.served.is_none() {
             return;
         }
         for id in std::mem::take(&mut self.changed_policies) {
@@ -201,7 +201,7 @@ impl StatusReporter {
             let reads = RequiredReads::of(policy, id, inputs.registry);
             let around = Surroundings {
                 views: inputs.views,
-                catalog: inputs.catalog,
+                served: inputs.served,
                 position: inputs.position,
                 now: inputs.now,
             };
@@ -265,7 +265,7 @@ impl StatusReporter {
         });
         let needs: Vec<_> = entries.chain(references).collect();
         let mut remark = rules::remark(&policy.not_run, not_permitted);
-        for kind in policy.unserved_kinds(inputs.catalog) {
+        for kind in policy.unserved_kinds(inputs.served) {
             remark.push_str(&format!("; the API server does not serve `{kind}` yet"));
         }
         conditions::of_policy(generation, &policy.problems, &needs, &remark)
@@ -334,8 +334,9 @@ impl StatusInputs<'_> {
         if let Some(kind) = policy.kinds.iter().find(is_subresource) {
             return Some(format!("`{kind}` is a subresource, and is not listed"));
         }
-        let served = self.catalog?.resources.iter().map(|served| &served.record);
-        let scanned = scanned(&policy.scanned, &policy.identity.namespace, served);
+        let served = self.served?.resources.iter();
+        let records = served.map(|resource| &resource.record);
+        let scanned = scanned(&policy.scanned, &policy.identity.namespace, records);
         scanned.found.into_iter().find_map(|(collection, _)| {
             let name = Reference::Collection(collection).name_for(&id.0);
             let (ready, _) = self.condition(&(EntryKind::Implicit, name))?;

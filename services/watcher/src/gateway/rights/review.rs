@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Need, WriterUser};
-use crate::source::{apiserver::ApiServer, discovery::Catalog};
+use crate::source::{apiserver::ApiServer, discovery::ServedResources};
 use anteroom_model::KindRecord;
 
 /// The largest answer.
@@ -43,10 +43,10 @@ pub(super) async fn user(api: &ApiServer) -> Result<WriterUser, String> {
 /// Asks for the missing right of a need; `None`: nothing is missing.
 pub(super) async fn ask(
     api: &ApiServer,
-    catalog: &Catalog,
+    served: &ServedResources,
     need: &Need,
 ) -> Result<Option<String>, String> {
-    let mut records = catalog.resources.iter().map(|resource| &resource.record);
+    let mut records = served.resources.iter().map(|resource| &resource.record);
     let record = records.find(|record| {
         let gvr = &record.gvr;
         let is_it = match need.kind.is_empty() {

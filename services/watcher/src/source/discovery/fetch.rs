@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResourceLi
 use kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2;
 use serde::de::DeserializeOwned;
 
-use super::{Broken, Catalog, DiscoveryDocument, parse, parse_aggregated};
+use super::{Broken, DiscoveryDocument, ServedResources, parse, parse_aggregated};
 use crate::source::apiserver::{ApiServer, Fault};
 
 /// The largest discovery document that is read. A cluster with 1,000 kinds sends about 1 MiB.
@@ -15,8 +15,8 @@ const DOCUMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 ///
 /// # Errors
 /// Where `/api` or `/apis` itself cannot be read: then nothing new is known.
-pub(crate) async fn catalog(api: &ApiServer) -> Result<Catalog, Fault> {
-    let mut catalog = Catalog::default();
+pub(crate) async fn served_resources(api: &ApiServer) -> Result<ServedResources, Fault> {
+    let mut served = ServedResources::default();
     for root in ["/api", "/apis"] {
         let bytes = api
             .get_as(root, ACCEPT_AGGREGATED_DISCOVERY_V2, DOCUMENT_BYTES_MAX)
@@ -25,16 +25,16 @@ pub(crate) async fn catalog(api: &ApiServer) -> Result<Catalog, Fault> {
             DiscoveryDocument::Aggregated(part) => part,
             DiscoveryDocument::Legacy => legacy(api, root, &bytes).await?,
         };
-        catalog.resources.extend(part.resources);
-        catalog.broken.extend(part.broken);
+        served.resources.extend(part.resources);
+        served.broken.extend(part.broken);
     }
-    Ok(catalog)
+    Ok(served)
 }
 
-async fn legacy(api: &ApiServer, root: &str, bytes: &[u8]) -> Result<Catalog, Fault> {
-    let mut catalog = Catalog::default();
+async fn legacy(api: &ApiServer, root: &str, bytes: &[u8]) -> Result<ServedResources, Fault> {
+    let mut served = ServedResources::default();
     for (group, versions) in legacy_groups(root, bytes).map_err(Fault::unreadable)? {
-        let from = catalog.resources.len();
+        let from = served.resources.len();
         for version in versions {
             let path = if group.is_empty() {
                 format!("/api/{version}")
@@ -44,18 +44,18 @@ async fn legacy(api: &ApiServer, root: &str, bytes: &[u8]) -> Result<Catalog, Fa
             match get::<APIResourceList>(api, &path).await {
                 Ok(list) => {
                     let resources = parse::parse_legacy_resources(&group, &version, list);
-                    catalog.resources.extend(resources);
+                    served.resources.extend(resources);
                 }
-                Err(fault) => catalog.broken.push(Broken {
+                Err(fault) => served.broken.push(Broken {
                     group: group.clone(),
                     version,
                     problem: fault.to_string(),
                 }),
             }
         }
-        parse::mark_preferred(&mut catalog.resources[from..]);
+        parse::mark_preferred(&mut served.resources[from..]);
     }
-    Ok(catalog)
+    Ok(served)
 }
 
 /// Groups with their versions, the preferred one first.

@@ -1,4 +1,4 @@
-//! Keeps the catalog up to date: asks again when a definition changes, when somebody misses
+//! Keeps the served resources up to date: asks again when a definition changes, when somebody misses
 //! something, and now and then in any case.
 
 use std::{
@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Catalog, fetch, loss};
+use super::{ServedResources, fetch, loss};
 use crate::source::{
     apiserver::{ApiServer, Fault},
     reflect::forbidden_check::{ForbiddenCheck, RefusalVerdict},
@@ -37,11 +37,11 @@ const RETRY_MAX_MS: u64 = 30_000;
 /// The longest wait for an API server that starts, in milliseconds.
 const NOT_READY_MAX_MS: u64 = 2_000;
 
-/// The catalog of kinds, and the ways to have it read again. Cheap to clone; all clones are one.
+/// The resources that the API server serves, and the ways to have them read again. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
 pub(crate) struct Discovery {
-    /// The catalog; `None` until it was read once.
-    pub catalog: watch::Sender<Option<Arc<Catalog>>>,
+    /// The resources; `None` until they were read once.
+    pub served_resources: watch::Sender<Option<Arc<ServedResources>>>,
     /// Changes whenever the served kinds change.
     pub served: watch::Sender<()>,
     /// Asks now.
@@ -53,7 +53,7 @@ pub(crate) struct Discovery {
 impl Default for Discovery {
     fn default() -> Self {
         Self {
-            catalog: watch::Sender::new(None),
+            served_resources: watch::Sender::new(None),
             served: watch::Sender::new(()),
             nudge: Arc::default(),
             eager: Arc::default(),
@@ -68,9 +68,9 @@ impl Discovery {
         let mut check = ForbiddenCheck::default();
         loop {
             match self.read_served(api, &mut check).await {
-                Ok(Some(catalog)) => {
+                Ok(Some(served)) => {
                     backoff.reset();
-                    self.found(catalog);
+                    self.found(served);
                     self.wait().await;
                 }
                 Ok(None) => {
@@ -94,35 +94,35 @@ impl Discovery {
         &self,
         api: &ApiServer,
         check: &mut ForbiddenCheck,
-    ) -> Result<Option<Catalog>, Fault> {
-        let before = self.catalog.borrow().clone();
-        let mut catalog = fetch::catalog(api).await?;
+    ) -> Result<Option<ServedResources>, Fault> {
+        let before = self.served_resources.borrow().clone();
+        let mut served = fetch::served_resources(api).await?;
         let less = match &before {
-            Some(before) => loss::is_any(before, &catalog),
+            Some(before) => loss::is_any(before, &served),
             None => true,
         };
         if less {
             match check.judge(api.readiness().await, Instant::now()) {
                 RefusalVerdict::Unconfirmed => return Ok(None),
-                RefusalVerdict::AskAgain => catalog = fetch::catalog(api).await?,
+                RefusalVerdict::AskAgain => served = fetch::served_resources(api).await?,
                 RefusalVerdict::Confirmed => {}
             }
             if let Some(before) = &before {
-                loss::mark(before, &mut catalog, &loss::registered(api).await?);
+                loss::mark(before, &mut served, &loss::registered(api).await?);
             }
         }
         check.allowed();
-        Ok(Some(catalog))
+        Ok(Some(served))
     }
 
-    fn found(&self, mut catalog: Catalog) {
-        let before = self.catalog.borrow().clone();
+    fn found(&self, mut served: ServedResources) {
+        let before = self.served_resources.borrow().clone();
         if let Some(before) = &before {
-            catalog.carry_over(before);
+            served.carry_over(before);
         }
-        let changed = before.is_none_or(|before| *before != catalog);
+        let changed = before.is_none_or(|before| *before != served);
         if changed {
-            for broken in &catalog.broken {
+            for broken in &served.broken {
                 let super::Broken {
                     group,
                     version,
@@ -136,8 +136,8 @@ impl Discovery {
                 );
             }
         }
-        // An unchanged catalog is sent too: its age is news.
-        self.catalog.send_replace(Some(Arc::new(catalog)));
+        // Unchanged resources are sent too: their age is news.
+        self.served_resources.send_replace(Some(Arc::new(served)));
         if changed {
             self.served.send_replace(());
         }

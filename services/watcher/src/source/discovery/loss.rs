@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::{Broken, Catalog};
+use super::{Broken, ServedResources};
 use crate::source::apiserver::{ApiServer, Fault};
 
 /// A list of the metadata alone.
@@ -22,14 +22,18 @@ const REGISTERED_BYTES_MAX: usize = 16 * 1024 * 1024;
 type GroupVersion = (String, String);
 
 /// Returns whether something that was served is not any more.
-pub(super) fn is_any(before: &Catalog, now: &Catalog) -> bool {
+pub(super) fn is_any(before: &ServedResources, now: &ServedResources) -> bool {
     let now: BTreeSet<_> = now.resources.iter().map(|r| &r.record.gvr).collect();
     let mut before = before.resources.iter().map(|r| &r.record.gvr);
     before.any(|gvr| !now.contains(gvr))
 }
 
 /// A group version that is registered and of which the API server says nothing does not answer.
-pub(super) fn mark(before: &Catalog, now: &mut Catalog, registered: &BTreeSet<GroupVersion>) {
+pub(super) fn mark(
+    before: &ServedResources,
+    now: &mut ServedResources,
+    registered: &BTreeSet<GroupVersion>,
+) {
     let answers = places(now);
     let broken: BTreeSet<GroupVersion> = now
         .broken
@@ -49,8 +53,8 @@ pub(super) fn mark(before: &Catalog, now: &mut Catalog, registered: &BTreeSet<Gr
     }
 }
 
-fn places(catalog: &Catalog) -> BTreeSet<GroupVersion> {
-    let gvrs = catalog.resources.iter().map(|r| &r.record.gvr);
+fn places(served: &ServedResources) -> BTreeSet<GroupVersion> {
+    let gvrs = served.resources.iter().map(|r| &r.record.gvr);
     gvrs.map(|gvr| (gvr.group.clone(), gvr.version.clone()))
         .collect()
 }
@@ -106,7 +110,7 @@ mod tests {
     use super::*;
     use crate::source::discovery::ServedResource;
 
-    fn catalog(gvrs: &[(&str, &str)]) -> Catalog {
+    fn served_resources(gvrs: &[(&str, &str)]) -> ServedResources {
         let resources = gvrs.iter().map(|(group, plural)| ServedResource {
             record: KindRecord {
                 gvr: GroupVersionResource::new(*group, "v1", *plural),
@@ -118,7 +122,7 @@ mod tests {
             },
             singular: String::new(),
         });
-        Catalog {
+        ServedResources {
             resources: resources.collect(),
             broken: Vec::new(),
         }
@@ -126,8 +130,9 @@ mod tests {
 
     #[test]
     fn kinds_of_a_registered_but_unserved_group_stay_and_others_go() {
-        let before = catalog(&[("", "pods"), ("a", "x"), ("a", "y"), ("b", "z"), ("c", "w")]);
-        let mut now = catalog(&[("", "pods"), ("a", "x")]);
+        let before =
+            served_resources(&[("", "pods"), ("a", "x"), ("a", "y"), ("b", "z"), ("c", "w")]);
+        let mut now = served_resources(&[("", "pods"), ("a", "x")]);
         assert!(is_any(&before, &now));
         assert!(!is_any(&now, &before));
         let text = br#"{"items":[{"metadata":{"name":"v1."}},{"metadata":{"name":"v1.a"}},

@@ -6,13 +6,13 @@ use kube::client::{APIGroupDiscovery, APIResourceDiscovery, APIVersionDiscovery}
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Broken, Catalog, ServedResource};
+use super::{Broken, ServedResource, ServedResources};
 
 /// The answer of `/api` or `/apis`.
 #[derive(Debug)]
 pub(crate) enum DiscoveryDocument {
     /// The aggregated form: everything at once.
-    Aggregated(Catalog),
+    Aggregated(ServedResources),
     /// An older API server, which has to be asked group by group.
     Legacy,
 }
@@ -34,18 +34,18 @@ pub(crate) fn parse_aggregated(bytes: &[u8]) -> Result<DiscoveryDocument, serde_
     if envelope.kind != "APIGroupDiscoveryList" {
         return Ok(DiscoveryDocument::Legacy);
     }
-    let mut catalog = Catalog::default();
+    let mut served = ServedResources::default();
     for item in envelope.items {
         match serde_json::from_str::<APIGroupDiscovery>(item.get()) {
-            Ok(group) => read_group(group, &mut catalog),
-            Err(error) => catalog.broken.push(Broken {
+            Ok(group) => read_group(group, &mut served),
+            Err(error) => served.broken.push(Broken {
                 group: group_name(item),
                 version: String::new(),
                 problem: format!("its discovery document cannot be read: {error}"),
             }),
         }
     }
-    Ok(DiscoveryDocument::Aggregated(catalog))
+    Ok(DiscoveryDocument::Aggregated(served))
 }
 
 fn group_name(item: &RawValue) -> String {
@@ -56,22 +56,22 @@ fn group_name(item: &RawValue) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-fn read_group(group: APIGroupDiscovery, catalog: &mut Catalog) {
+fn read_group(group: APIGroupDiscovery, served: &mut ServedResources) {
     let name = group.metadata.and_then(|m| m.name).unwrap_or_default();
-    let from = catalog.resources.len();
+    let from = served.resources.len();
     for version in group.versions {
-        read_version(&name, version, catalog);
+        read_version(&name, version, served);
     }
-    mark_preferred(&mut catalog.resources[from..]);
+    mark_preferred(&mut served.resources[from..]);
 }
 
-fn read_version(group: &str, document: APIVersionDiscovery, catalog: &mut Catalog) {
+fn read_version(group: &str, document: APIVersionDiscovery, served: &mut ServedResources) {
     let Some(version) = document.version else {
         return;
     };
     // The API server keeps the last document of an aggregated server that is away.
     if document.freshness.as_deref() == Some("Stale") {
-        catalog.broken.push(Broken {
+        served.broken.push(Broken {
             group: group.to_owned(),
             version: version.clone(),
             problem: "the API server marks its discovery document as stale".into(),
@@ -79,7 +79,7 @@ fn read_version(group: &str, document: APIVersionDiscovery, catalog: &mut Catalo
     }
     let resources = document.resources.into_iter();
     let read = resources.filter_map(|r| read_resource(group, &version, r));
-    catalog.resources.extend(read);
+    served.resources.extend(read);
 }
 
 fn read_resource(

@@ -12,17 +12,17 @@ const AGGREGATED: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidis
     {"version":"v1","resources":[{"resource":"a","responseKind":{"kind":"A"},"scope":"Cluster","verbs":[]},
                                  {"resource":"b","responseKind":{"kind":"B"},"scope":"Cluster","verbs":[]}]}]}]}"#;
 
-fn aggregated(text: &str) -> Catalog {
+fn aggregated(text: &str) -> ServedResources {
     match parse_aggregated(text.as_bytes()).unwrap() {
-        DiscoveryDocument::Aggregated(catalog) => catalog,
+        DiscoveryDocument::Aggregated(served) => served,
         DiscoveryDocument::Legacy => panic!("not aggregated"),
     }
 }
 
 #[test]
 fn one_broken_group_takes_nothing_from_the_others() {
-    let catalog = aggregated(AGGREGATED);
-    let names: Vec<_> = catalog
+    let served = aggregated(AGGREGATED);
+    let names: Vec<_> = served
         .resources
         .iter()
         .map(|r| r.record.gvr.to_string())
@@ -36,23 +36,23 @@ fn one_broken_group_takes_nothing_from_the_others() {
             "b.v1.two.dev"
         ]
     );
-    let broken: Vec<_> = catalog.broken.iter().map(|b| b.group.as_str()).collect();
+    let broken: Vec<_> = served.broken.iter().map(|b| b.group.as_str()).collect();
     assert_eq!(broken, ["broken.dev", "metrics.k8s.io"]);
 }
 
 #[test]
 fn a_resource_is_read_with_scope_subresources_and_preference() {
-    let catalog = aggregated(AGGREGATED);
-    let deployments = &catalog.resources[0];
+    let served = aggregated(AGGREGATED);
+    let deployments = &served.resources[0];
     assert!(deployments.record.watchable && deployments.record.namespaced);
     assert_eq!(deployments.record.subresources, ["scale", "status"]);
-    let preferred: Vec<_> = catalog
+    let preferred: Vec<_> = served
         .resources
         .iter()
         .map(|r| r.record.preferred)
         .collect();
     assert_eq!(preferred, [true, true, false, true]);
-    assert!(!catalog.resources[1].record.watchable);
+    assert!(!served.resources[1].record.watchable);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn legacy_lists_name_subresources_beside_their_resource() {
 #[test]
 fn a_group_that_does_not_answer_is_taken_as_it_was() {
     let before = aggregated(AGGREGATED);
-    let mut now = Catalog {
+    let mut now = ServedResources {
         resources: Vec::new(),
         broken: vec![Broken {
             group: "apps".into(),

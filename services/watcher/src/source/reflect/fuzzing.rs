@@ -37,15 +37,15 @@ pub fn list(input: &[u8]) {
     for code in CODES {
         fault(code, input).iter().for_each(is_told);
     }
-    if let Ok(DiscoveryDocument::Aggregated(catalog)) = parse_aggregated(input) {
-        for resource in &catalog.resources {
+    if let Ok(DiscoveryDocument::Aggregated(served)) = parse_aggregated(input) {
+        for resource in &served.resources {
             let gvr = &resource.record.gvr;
             let wanted = ResourceQuery {
                 group: Some(&gvr.group),
                 version: Some(&gvr.version),
                 kind: &gvr.resource,
             };
-            if let Ok(found) = catalog.resolve(wanted) {
+            if let Ok(found) = served.resolve(wanted) {
                 assert!(found.record.watchable);
             }
         }
