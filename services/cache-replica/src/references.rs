@@ -76,7 +76,7 @@ impl References {
     fn is_known(&self, view: &ViewHandle, select: &Select, key: &ObjectKey) -> bool {
         // The state of the reference matters here, not the age of the data.
         let state = view.read(Some(u64::MAX), |read, _| {
-            select.reference(read).map(|reference| reference.state)
+            select.referenced_object(read).map(|object| object.state)
         });
         match state {
             Ok(Some(ReferenceState::Pending)) | Err(FactError::NotSynced { .. }) => false,

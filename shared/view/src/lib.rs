@@ -35,7 +35,7 @@ pub use life::{Event, Life, LifeState, Log, StoreEffect};
 pub use node::{ViewElements, ViewEntries, ViewNode};
 pub use object::Object;
 pub use read::{Read, Snapshot};
-pub use select::{Lazy, LazyList, Reference, ReferenceState, Select, Selected};
+pub use select::{Lazy, LazyList, ReferenceState, ReferencedObject, Select, Selected};
 pub use store::{Applied, Ignored, Store, TOMBSTONES_MAX, ViewBytes};
 pub use tree::{Change, Objects, Stretch, StretchMark};
 pub use view::View;

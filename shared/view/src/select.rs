@@ -215,7 +215,7 @@ impl Select {
     }
 
     /// The state of the selected object, if the view holds objects that are referenced by name.
-    pub fn reference(&self, read: Read<'_>) -> Option<Reference<'_>> {
+    pub fn referenced_object(&self, read: Read<'_>) -> Option<ReferencedObject<'_>> {
         let store = read.store();
         let record = store.record()?;
         if !matches!(record.info.source, Source::Objects { .. }) {
@@ -230,7 +230,7 @@ impl Select {
                 _ => ReferenceState::Settled,
             },
         };
-        Some(Reference { key, state })
+        Some(ReferencedObject { key, state })
     }
 
     /// The key of the selected object, if the selection is for a single object.
@@ -374,9 +374,9 @@ fn are_within<'a>(
     true
 }
 
-/// An object that is referenced by itself.
+/// An object that is referenced by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reference<'s> {
+pub struct ReferencedObject<'s> {
     /// The key of the object.
     pub key: &'s ObjectKey,
     /// The state of the object.

@@ -26,7 +26,7 @@ pub(super) struct References {
     /// The write handle of the references' view; `None`: the view is not desired.
     pub(super) handle: Option<WriteHandle>,
     pub(super) sealed: bool,
-    pub(super) by_object: HashMap<ObjectKey, Reference>,
+    pub(super) by_object: HashMap<ObjectKey, ReferencedObject>,
     /// The objects that came since watches were last planned.
     pub(super) fresh: VecDeque<ObjectKey>,
     /// Histories of the source so far.
@@ -34,7 +34,7 @@ pub(super) struct References {
 }
 
 #[derive(Debug)]
-pub(super) struct Reference {
+pub(super) struct ReferencedObject {
     pub(super) state: State,
     /// The type's version at the last news of the object, or the object's own version.
     version: ResourceVersion,
@@ -85,7 +85,7 @@ impl Awaited {
     }
 }
 
-impl Reference {
+impl ReferencedObject {
     /// Returns whether the watch brings the object, if the object exists.
     fn is_brought_by(&self, scope: &WatchScope, object: &ObjectKey) -> bool {
         let planned = self.scope.as_ref() == Some(scope);
@@ -108,7 +108,7 @@ impl References {
             }
             return;
         }
-        let reference = Reference {
+        let reference = ReferencedObject {
             state: State::Pending,
             version: ResourceVersion::default(),
             awaited: Awaited::default(),
@@ -337,7 +337,7 @@ impl References {
     /// Stops following objects that have watches of their own and were not read for `after`. Returns whether
     /// there was one.
     pub(super) fn rest(&mut self, after: Duration, now: Instant, queue: &mut WriteQueue) -> bool {
-        let alone = |object: &ObjectKey, reference: &Reference| {
+        let alone = |object: &ObjectKey, reference: &ReferencedObject| {
             reference.scope == Some(WatchScope::of_object(object))
         };
         let idle = self.by_object.iter().filter(|(object, reference)| {
@@ -413,7 +413,7 @@ impl References {
 
     /// Returns the bytes that all references take here, about.
     pub(super) fn memory(&self) -> u64 {
-        let slots = self.by_object.capacity() * (size_of::<(ObjectKey, Reference)>() + 1);
+        let slots = self.by_object.capacity() * (size_of::<(ObjectKey, ReferencedObject)>() + 1);
         (slots + self.by_object.len() * KEY_BYTES) as u64
     }
 

@@ -295,7 +295,10 @@ fn each_state_of_a_referenced_object_has_its_own_answer() {
         let error = select(&view, &one("a", name)).unwrap_err();
         assert_eq!(error.code().as_str(), code, "{name}: {error}");
         let select = Select::new(&one("a", name)).unwrap();
-        let known = select.reference(view.read(0, 0).unwrap()).unwrap().state;
+        let known = select
+            .referenced_object(view.read(0, 0).unwrap())
+            .unwrap()
+            .state;
         let expected = match name {
             "pending" => ReferenceState::Pending,
             "idle" => ReferenceState::Idle,
