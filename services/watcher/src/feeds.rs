@@ -444,9 +444,9 @@ impl Feeder {
     /// Stops a view if the memory limit is exceeded, and feeds one again once there is room.
     fn limit_memory(&mut self, bytes_max: u64, now: Instant) {
         let publisher = &self.tools.publisher;
-        let (kept, first) = publisher.read(|queue| queue.memory());
+        let (queued, first) = publisher.read(|queue| queue.memory());
         let feeds = self.types.values();
-        let bytes = kept + feeds.map(|feed| feed.hub.lock().memory()).sum::<u64>();
+        let bytes = queued + feeds.map(|feed| feed.hub.lock().memory()).sum::<u64>();
         let usage = Usage {
             bytes,
             first,

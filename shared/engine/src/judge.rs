@@ -114,8 +114,8 @@ impl Judge {
             catalogs_in,
             check,
         );
-        let (reader, told) = (Arc::clone(&bus), Arc::clone(&recorder));
-        let facts = BusFacts::new(reader, asker_keys, told, HEDGE, 0.0).for_scans();
+        let (reader, counted_by) = (Arc::clone(&bus), Arc::clone(&recorder));
+        let facts = BusFacts::new(reader, asker_keys, counted_by, HEDGE, 0.0).for_scans();
         let engine = Engine::new(catalogs.clone(), facts, Arc::clone(&recorder));
         let (violations, telling) =
             Violations::new(bus, Arc::clone(&recorder), service.shutdown.clone());

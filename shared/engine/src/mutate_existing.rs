@@ -100,8 +100,8 @@ impl MutateExisting {
             return **given == *user;
         }
         let catalog = self.worker.catalog();
-        let told = catalog.as_ref().and_then(|catalog| catalog.writer());
-        told.unwrap_or(WATCHER_USER_DEFAULT) == user
+        let writer = catalog.as_ref().and_then(|catalog| catalog.writer());
+        writer.unwrap_or(WATCHER_USER_DEFAULT) == user
     }
 
     /// Queues the rules that a request may trigger. A trigger for which its owner has no memory, or that takes more than

@@ -210,15 +210,15 @@ impl<'l> ReviewWork<'l> {
         steps: u64,
         work: impl FnOnce() -> T,
     ) -> Option<T> {
-        let (value, left) = meter::within(steps, work);
-        let taken = steps - left;
+        let (value, unused) = meter::within(steps, work);
+        let taken = steps - unused;
         self.steps_left -= taken;
         let left_here = match scope {
             PolicyScope::Namespace => &mut self.steps_left_here_of_namespaces,
             PolicyScope::Cluster => &mut self.steps_left_here,
         };
         *left_here = left_here.saturating_sub(taken);
-        (left > 0 || self.is_over()).then_some(value)
+        (unused > 0 || self.is_over()).then_some(value)
     }
 
     /// Does work in the long lane, with all steps that are left. `None`: there was no place for it in time.
@@ -229,23 +229,23 @@ impl<'l> ReviewWork<'l> {
         let steps_left = self.steps_left;
         let metered = || {
             let steps = steps_until(until, steps_left);
-            let (value, left) = meter::within(steps, work);
-            (value, steps, left)
+            let (value, unused) = meter::within(steps, work);
+            (value, steps, unused)
         };
         // In a box, so that the future of a short review stays small.
         let done = Box::pin(lane.run(self.holder.owner(), until, metered)).await;
         self.note_time(scope, begun);
-        let (value, steps, left) = self.place(done)?;
-        self.take_steps(steps, left);
+        let (value, steps, unused) = self.place(done)?;
+        self.take_steps(steps, unused);
         Some(value)
     }
 
     /// Takes in that work in the long lane had so many steps, and left some of them. Work that left none would have outlasted
     /// its time, so nothing is left for the review.
-    fn take_steps(&mut self, steps: u64, left: u64) {
-        self.steps_left = match left {
+    fn take_steps(&mut self, steps: u64, unused: u64) {
+        self.steps_left = match unused {
             0 => 0,
-            left => self.steps_left - (steps - left),
+            unused => self.steps_left - (steps - unused),
         };
     }
 
@@ -349,11 +349,11 @@ impl<'l> ReviewWork<'l> {
             return None;
         }
         let steps = steps_until(self.deadline_of(rule.scope()), self.steps_left);
-        let (asked, left) = off_thread(|| meter::within(steps, || rule.step_in_lane(asker)));
+        let (asked, unused) = off_thread(|| meter::within(steps, || rule.step_in_lane(asker)));
         drop(place);
-        self.take_steps(steps, left);
+        self.take_steps(steps, unused);
         self.note_time(rule.scope(), begun);
-        self.stepped(rule, asked, steps - left)
+        self.stepped(rule, asked, steps - unused)
     }
 
     /// Ends the rules that wait for a place in the long lane, since there was none in the time of policies of this scope. It
@@ -410,8 +410,8 @@ impl<'l> ReviewWork<'l> {
         if self.held_up.is_zero() || rule.scope() == PolicyScope::Namespace {
             return;
         }
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if self.held_up > left.saturating_mul(HELD_UP_PER_LEFT_MAX) {
+        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        if self.held_up > remaining.saturating_mul(HELD_UP_PER_LEFT_MAX) {
             rule.hold_up();
         }
     }
@@ -433,8 +433,8 @@ impl<'l> ReviewWork<'l> {
 
 /// Returns the steps of those left that long work may take which has time until `deadline`.
 fn steps_until(deadline: Deadline, steps_left: u64) -> u64 {
-    let left = deadline.saturating_duration_since(Instant::now());
-    let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    let left_ms = u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX);
     let in_time = left_ms.saturating_mul(STEPS_PER_MS).max(LATE_STEPS_MAX);
     steps_left.min(in_time)
 }

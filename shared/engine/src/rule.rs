@@ -145,8 +145,8 @@ impl RecorderSlot {
     /// Returns the stored data, which the first call makes. `None`: data of another type are stored, since a rule has
     /// one recorder.
     fn get_or_init<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
-        let kept = self.0.get_or_init(|| Box::new(make()));
-        kept.downcast_ref()
+        let stored = self.0.get_or_init(|| Box::new(make()));
+        stored.downcast_ref()
     }
 }
 

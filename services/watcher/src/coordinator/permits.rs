@@ -193,18 +193,18 @@ fn part_matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == name;
     };
-    let Some(mut left) = name.strip_prefix(head) else {
+    let Some(mut rest_of_name) = name.strip_prefix(head) else {
         return false;
     };
     let mut parts: Vec<_> = rest.split('*').collect();
     let last = parts.pop().unwrap_or_default();
     for part in parts {
-        match left.find(part) {
-            Some(at) => left = &left[at + part.len()..],
+        match rest_of_name.find(part) {
+            Some(at) => rest_of_name = &rest_of_name[at + part.len()..],
             None => return false,
         }
     }
-    left.ends_with(last)
+    rest_of_name.ends_with(last)
 }
 
 /// Returns the failure for `who`, which reads Secrets without the permission.

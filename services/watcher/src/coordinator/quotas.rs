@@ -156,11 +156,11 @@ impl Quotas {
             let Some(readers) = self.readers.get_mut(&source) else {
                 continue;
             };
-            let left = readers.get_mut(namespace).map(|count| {
+            let reads = readers.get_mut(namespace).map(|count| {
                 *count -= 1;
                 *count
             });
-            if left != Some(0) {
+            if reads != Some(0) {
                 continue;
             }
             readers.remove(namespace);

@@ -96,15 +96,15 @@ impl Resolver<'_> {
     pub(super) fn referred_by(&self, id: &PolicyId, policy: &PolicyManifest) -> Vec<Referred> {
         let mode = self.options.cache_api_calls;
         let references = policy.references.iter().filter(|r| mode.keeps(r));
-        let mut kept: Vec<_> = references.map(|r| Referred::by(&id.0, r)).collect();
+        let mut referred: Vec<_> = references.map(|r| Referred::by(&id.0, r)).collect();
         for scan in self.scans_of(policy) {
             let scan = Referred::by(&id.0, &scan);
             // A reference says more of the same view: that it has to be there.
-            if kept.iter().all(|known| known.name != scan.name) {
-                kept.push(scan);
+            if referred.iter().all(|known| known.name != scan.name) {
+                referred.push(scan);
             }
         }
-        kept
+        referred
     }
 
     /// Returns the needs of all scanned policies, whose patterns may match different kinds now.

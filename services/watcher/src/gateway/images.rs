@@ -163,15 +163,15 @@ fn hint(
 fn failed(request: &ImageRequest, fault: &CallFault, hint: &str) -> FactError {
     let reference = &request.reference;
     if request.credentials.namespaced
-        && let Some(told) = withheld(fault)
+        && let Some(reason) = withheld(fault)
     {
         tracing::debug!(reference, %fault, "image of a namespaced policy not read");
         return FactError::LiveReadFailed {
             code: 0,
-            message: format!("image {reference}: {told}"),
+            message: format!("image {reference}: {reason}"),
         };
     }
-    let told = match fault {
+    let reason = match fault {
         CallFault::Status { code, message } => {
             let codes = registry_codes(message);
             format!("the registry answers HTTP {code}{codes}")
@@ -184,7 +184,7 @@ fn failed(request: &ImageRequest, fault: &CallFault, hint: &str) -> FactError {
     };
     FactError::LiveReadFailed {
         code: fault.code(),
-        message: format!("image {reference}: {told}{hint}"),
+        message: format!("image {reference}: {reason}{hint}"),
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) async fn keep(
     found: watch::Sender<LackingRights>,
 ) {
     let mut answers = Answers::default();
-    let mut told: Option<Instant> = None;
+    let mut told_at: Option<Instant> = None;
     loop {
         answers.set_needs(&needed.borrow_and_update());
         let (now, served) = (Instant::now(), served.borrow().clone());
@@ -78,8 +78,8 @@ pub(crate) async fn keep(
             (None, _) => answers.next().unwrap_or(now + USER_RETRY),
         };
         let now = Instant::now();
-        if answers.due(now).is_none() || told.is_none_or(|told| now >= told + TOLD_EVERY) {
-            told = Some(now);
+        if answers.due(now).is_none() || told_at.is_none_or(|told_at| now >= told_at + TOLD_EVERY) {
+            told_at = Some(now);
             found.send_if_modified(|before| {
                 let now = answers.all();
                 let is_news = *before != now;

@@ -118,15 +118,15 @@ impl<'j> Pruned<'j> {
     ///
     /// # Errors
     /// The object cannot be carried.
-    pub(crate) fn body(&mut self, kept: Option<&RetainedFields>) -> Result<Bytes, Unreadable> {
+    pub(crate) fn body(&mut self, retained: Option<&RetainedFields>) -> Result<Bytes, Unreadable> {
         let json = self.json;
         let encode = |object: &Value| {
             let body = anteroom_wire::body::encode_json(object);
             body.map_err(|error| Unreadable::new(json, &error.into()))
         };
         let object = self.object.as_ref().map_err(Unreadable::clone)?;
-        match kept {
-            Some(kept) => encode(&anteroom_plan::pruned(object, kept)),
+        match retained {
+            Some(retained) => encode(&anteroom_plan::pruned(object, retained)),
             None => self.whole.get_or_insert_with(|| encode(object)).clone(),
         }
     }

@@ -392,9 +392,9 @@ impl<S: Sink> Reflector<S> {
         let life_max = Duration::from_secs(seconds) + stale_after / 12;
         self.step(Input::Opened).await;
         while matches!(self.machine.command(), ReflectorCommand::Watch { .. }) {
-            let left = life_max.saturating_sub(opened.elapsed());
+            let open_for = life_max.saturating_sub(opened.elapsed());
             let line = tokio::select! {
-                line = tokio::time::timeout(left, lines.next()) => line,
+                line = tokio::time::timeout(open_for, lines.next()) => line,
                 Ok(()) = self.control.relist.changed() => {
                     return self.step(Input::Relist).await;
                 }

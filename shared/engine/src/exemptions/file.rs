@@ -64,10 +64,10 @@ impl ExemptionArgs {
     where
         F: Future<Output = anyhow::Result<()>>,
     {
-        let left = REPLACED
+        let replaced = REPLACED
             .iter()
             .find(|(name, _)| std::env::var_os(name).is_some());
-        if let Some((name, key)) = left {
+        if let Some((name, key)) = replaced {
             anyhow::bail!(
                 "{}: {name} has no effect any more: write `{key}` into the file of --exemptions-file, and remove the variable",
                 ErrorCode::CONFIG_INVALID

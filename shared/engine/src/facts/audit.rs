@@ -97,32 +97,32 @@ impl Audit {
             return;
         };
         let sample = sample();
-        let Some(kept) = ComparedAnswer::of(sample.answer.clone()) else {
+        let Some(by_view) = ComparedAnswer::of(sample.answer.clone()) else {
             return;
         };
         let this = self.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            let result = this.compare(&sample, kept).await;
+            let result = this.compare(&sample, by_view).await;
             this.recorder.audit(result);
             this.log(&sample, result);
         });
     }
 
-    async fn compare(&self, sample: &Sample, kept: ComparedAnswer) -> AuditResult {
+    async fn compare(&self, sample: &Sample, by_view: ComparedAnswer) -> AuditResult {
         let Some(live) = self.read_live(sample).await else {
             return AuditResult::Error;
         };
-        if kept == live {
+        if by_view == live {
             return AuditResult::Same;
         }
         let moved_on = self.catch_up(sample, &live).await;
         match moved_on {
             None => AuditResult::Error,
-            Some(kept) if kept == live => AuditResult::Same,
-            Some(kept) => match self.read_live(sample).await {
+            Some(by_view) if by_view == live => AuditResult::Same,
+            Some(by_view) => match self.read_live(sample).await {
                 None => AuditResult::Error,
-                Some(live) if kept == live => AuditResult::Same,
+                Some(live) if by_view == live => AuditResult::Same,
                 Some(_) => AuditResult::Different,
             },
         }
@@ -134,9 +134,9 @@ impl Audit {
         let until = Instant::now() + CATCH_UP;
         loop {
             tokio::time::sleep(PAUSE).await;
-            let kept = self.read_view(sample).await?;
-            if kept == *live || Instant::now() >= until {
-                return Some(kept);
+            let by_view = self.read_view(sample).await?;
+            if by_view == *live || Instant::now() >= until {
+                return Some(by_view);
             }
         }
     }

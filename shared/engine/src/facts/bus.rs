@@ -46,9 +46,15 @@ impl BusFacts {
         hedge: Duration,
         audit_ratio: f64,
     ) -> Self {
-        let (shared, told) = (Arc::clone(&bus), Arc::clone(&recorder));
+        let (shared, counted_by) = (Arc::clone(&bus), Arc::clone(&recorder));
         let memory = FactMemory::default();
-        let views = Views::new(shared, told, hedge, asker_keys.clone(), memory.clone());
+        let views = Views::new(
+            shared,
+            counted_by,
+            hedge,
+            asker_keys.clone(),
+            memory.clone(),
+        );
         let live = Live::new(bus, Arc::clone(&recorder), hedge, asker_keys, memory);
         Self {
             audit: Audit::new(views.clone(), live.clone(), recorder, audit_ratio),

@@ -189,8 +189,8 @@ impl Position {
             if self.left.as_ref().is_some_and(is_left) {
                 return Err(floor.revision);
             }
-            let left = std::mem::replace(&mut floor.incarnation, incarnation.clone());
-            self.left = Some((left, now));
+            let earlier = std::mem::replace(&mut floor.incarnation, incarnation.clone());
+            self.left = Some((earlier, now));
             floor.revision = revision;
             self.raised_at = now;
             self.earlier_end = EarlierEnd::default();

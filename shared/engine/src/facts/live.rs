@@ -245,14 +245,14 @@ impl Live {
         deadline: Instant,
         may_have_arrived: &AtomicBool,
     ) -> Result<LiveReply, FactError> {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let remaining = deadline.saturating_duration_since(Instant::now());
         // A watcher that dies must not take the whole of the time with it; one that is slow is waited
         // for, since asking another one doubles what the API server has to do.
         let hedge = match changes_nothing {
-            true => (left / 4).max(self.hedge_min),
-            false => left,
+            true => (remaining / 4).max(self.hedge_min),
+            false => remaining,
         };
-        attempts::race(hedge, &self.later, deadline, millis(left), || {
+        attempts::race(hedge, &self.later, deadline, millis(remaining), || {
             self.send(to, question, deadline, may_have_arrived)
         })
         .await
@@ -266,9 +266,9 @@ impl Live {
         deadline: Instant,
         may_have_arrived: &AtomicBool,
     ) -> Result<LiveReply, FactError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let call = call(question.body.clone(), left);
-        match self.bus.request(to, call, left).await {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let call = call(question.body.clone(), remaining);
+        match self.bus.request(to, call, remaining).await {
             Ok(reply) => {
                 let is_refusal = |reply: &[u8]| {
                     matches!(

@@ -24,14 +24,14 @@ pub(super) fn review_number(deadline: Deadline) -> u64 {
 }
 
 /// Returns a call with this body, with the rest of the time as its limit and the current span as its parent.
-pub(super) fn call(body: Bytes, left: Duration) -> Call {
+pub(super) fn call(body: Bytes, remaining: Duration) -> Call {
     let trace = telemetry::current_trace().map(|(traceparent, tracestate)| TraceContext {
         traceparent,
         tracestate,
     });
     Call {
         body,
-        deadline: left,
+        deadline: remaining,
         trace,
     }
 }

@@ -183,8 +183,8 @@ impl<K: Clone + Eq + Hash> Outages<K> {
                 OutageStep::Wait(over) => over,
                 OutageStep::Over => return Instant::now() < until,
             };
-            let told = timeout_at(until.min(Instant::now() + TAKEN_OVER_AFTER), over);
-            if told.await.is_ok() {
+            let ended = timeout_at(until.min(Instant::now() + TAKEN_OVER_AFTER), over);
+            if ended.await.is_ok() {
                 sleep(SPREAD.mul_f64(rand::random())).await;
                 return Instant::now() < until;
             }

@@ -292,8 +292,9 @@ impl Views {
     }
 
     fn at_once(&self, local: &dyn LocalViews, question: &Question, deadline: Instant) -> AtOnce {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let Some(outcome) = local.answer_at_once(&question.view, &question.request, left) else {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let Some(outcome) = local.answer_at_once(&question.view, &question.request, remaining)
+        else {
             self.recorder.local_query("long");
             return AtOnce::TakesLong;
         };
@@ -309,8 +310,8 @@ impl Views {
         question: &Question,
         deadline: Instant,
     ) -> Option<QueryReply> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let answering = local.answer(&question.view, &question.request, left);
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let answering = local.answer(&question.view, &question.request, remaining);
         // Some of the results may be late. Nobody else would have them in time.
         let counting = answering.await.and_then(|reply| {
             self.floors.raise(&question.view, &reply)?;
@@ -445,9 +446,9 @@ impl Views {
         question: &seal::Question,
         deadline: Instant,
     ) -> Result<QueryReply, FactError> {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let remaining = deadline.saturating_duration_since(Instant::now());
         let body = question.body.clone();
-        match self.bus.request(at, call(body, left), left).await {
+        match self.bus.request(at, call(body, remaining), remaining).await {
             Ok(reply) => {
                 let is_refusal = |reply: &[u8]| {
                     matches!(

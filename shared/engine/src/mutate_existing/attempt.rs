@@ -99,39 +99,39 @@ pub(super) fn next(attempts: u32, came: AttemptOutcome) -> NextAttempt {
 impl AttemptOutcome {
     /// The outcome of a rule that ended with an error. With `knows_secrets`, the outcome has the error's code alone.
     pub(super) fn of_rule(error: &RuleError, knows_secrets: bool) -> Self {
-        let told = match knows_secrets {
+        let reason = match knows_secrets {
             true => format!("{} {}", error.code(), error.clone().withheld()),
             false => format!("{} {error}", error.code()),
         };
         match error {
-            RuleError::Fact { source, .. } if !is_final(source) => Self::Unavailable(told),
-            _ => Self::Failed(told),
+            RuleError::Fact { source, .. } if !is_final(source) => Self::Unavailable(reason),
+            _ => Self::Failed(reason),
         }
     }
 
     /// The outcome of a look-up of the trigger that failed.
     pub(super) fn of_look_up(error: &FactError) -> Self {
-        let told = format!(
+        let reason = format!(
             "{} the object that triggers the rule cannot be looked up: {error}. The watcher needs the right to `get` it",
             error.code()
         );
         match is_final(error) {
-            true => Self::Failed(told),
-            false => Self::Unavailable(told),
+            true => Self::Failed(reason),
+            false => Self::Unavailable(reason),
         }
     }
 
     /// Returns the outcome of a write that failed. If the rule `knows_secrets`, the message is withheld: the API
     /// server may quote what the rule wrote.
     pub(super) fn of_write(error: &FactError, knows_secrets: bool) -> Self {
-        let told = match knows_secrets {
+        let reason = match knows_secrets {
             true => format!("{} {WITHHELD}", error.code()),
             false => format!("{} {error}", error.code()),
         };
         match error {
             FactError::WriteFailed { code: 409, .. } => Self::Conflict,
-            error if is_final(error) => Self::Failed(told),
-            _ => Self::Unavailable(told),
+            error if is_final(error) => Self::Failed(reason),
+            _ => Self::Unavailable(reason),
         }
     }
 }

@@ -106,8 +106,9 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
             if run.report().is_some() {
                 return None;
             }
-            let (asked, left) = off_thread(|| meter::within(REVIEW_STEPS_MAX, || run.step(0)));
-            if left == 0 {
+            let (asked, steps_left) =
+                off_thread(|| meter::within(REVIEW_STEPS_MAX, || run.step(0)));
+            if steps_left == 0 {
                 run.end_too_costly();
                 return None;
             }

@@ -108,15 +108,15 @@ impl Schedule {
         let wait = backoff.mul_f64(0.5 + 0.5 * random);
         let old = match (spec.on_failure, self.good) {
             (OnFailure::ServeStale(most), Some(good)) => {
-                let left = most.saturating_sub(now.saturating_duration_since(good));
-                (!left.is_zero()).then_some((good, left))
+                let usable_for = most.saturating_sub(now.saturating_duration_since(good));
+                (!usable_for.is_zero()).then_some((good, usable))
             }
             // Where nobody knows how old the data are, they are not served as if somebody did.
             (OnFailure::Error, _) | (OnFailure::ServeStale(_), None) => None,
         };
         let (report, wait) = match old {
             // They are told in time that the data are too old.
-            Some((good, left)) => (Report::Old(failure, good), wait.min(left)),
+            Some((good, usable_for)) => (Report::Old(failure, good), wait.min(usable)),
             None if self.failures <= spec.retries || self.awaits_age(spec, now) => {
                 (Report::Troubled(failure), wait)
             }

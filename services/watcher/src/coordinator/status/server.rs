@@ -162,13 +162,13 @@ impl StatusServer {
             left_out,
             log_faults: self.log_faults.borrow().clone(),
         };
-        let told = |error: &WireError| {
+        let log_error = |error: &WireError| {
             tracing::warn!(
                 %error,
                 "statuses not encoded: the operator who asked gets no answer; please report this bug"
             );
         };
-        encode_reply(&reply).inspect_err(told).ok()
+        encode_reply(&reply).inspect_err(log_error).ok()
     }
 }
 

@@ -172,13 +172,13 @@ impl ViewStatusTable {
                 if let Record::Control(record) = envelope.record {
                     let view = record.view.clone();
                     let before = self.states.get(&view);
-                    let told = ReaderState::after(before, record);
-                    let is_news = before.is_none_or(|before| before.state != told.state);
+                    let reader = ReaderState::after(before, record);
+                    let is_news = before.is_none_or(|before| before.state != reader.state);
                     *self.changed.entry(view.clone()).or_default() |= is_news;
-                    if told.state == ViewState::Dropped {
+                    if reader.state == ViewState::Dropped {
                         self.beats.remove(&view);
                     }
-                    self.states.put(view, told);
+                    self.states.put(view, reader);
                 }
             }
             LogEvent::Record { .. } | LogEvent::Away { .. } => {}

@@ -269,8 +269,8 @@ impl StatusWriter {
                 let recorder = &recorder;
                 async move { self.write(&owner, plan, &ready, recorder).await }
             });
-            let told = writes.buffer_unordered(WRITES_AT_ONCE);
-            events += told.filter(|told| ready(*told)).count().await;
+            let written = writes.buffer_unordered(WRITES_AT_ONCE);
+            events += written.filter(|written| ready(*written)).count().await;
         }
     }
 

@@ -87,8 +87,8 @@ impl Config {
         })?;
         let read = |(key, entry): (String, Value)| {
             let credential = Credential::of(&entry).transpose()?;
-            let told = |wrong: Wrong| Wrong(format!("`auths` of `{key}`: {wrong}"));
-            Some((CredentialScope::parse(&key), credential.map_err(told)))
+            let of_entry = |wrong: Wrong| Wrong(format!("`auths` of `{key}`: {wrong}"));
+            Some((CredentialScope::parse(&key), credential.map_err(of_entry)))
         };
         Ok(Self(file.auths.into_iter().filter_map(read).collect()))
     }

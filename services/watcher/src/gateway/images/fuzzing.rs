@@ -65,12 +65,12 @@ fn is_safe(digest: &str) -> bool {
 
 /// Returns the number of values within a value, and itself.
 fn values_in(value: &Value) -> usize {
-    let (mut count, mut left) = (0, vec![value]);
-    while let Some(value) = left.pop() {
+    let (mut count, mut unvisited) = (0, vec![value]);
+    while let Some(value) = unvisited.pop() {
         count += 1;
         match value {
-            Value::Array(items) => left.extend(items),
-            Value::Object(fields) => left.extend(fields.values()),
+            Value::Array(items) => unvisited.extend(items),
+            Value::Object(fields) => unvisited.extend(fields.values()),
             _ => {}
         }
     }

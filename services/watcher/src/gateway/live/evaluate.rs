@@ -120,8 +120,8 @@ fn evaluate(query: &Query, answer: &Value, budget: Budget) -> Result<Bytes, Fact
         budget,
         seed: None,
     };
-    let mut left = budget;
-    let result = expression.evaluate_out_of(answer, &environment, &mut left);
+    let mut remaining = budget;
+    let result = expression.evaluate_out_of(answer, &environment, &mut remaining);
     let result = result.map_err(|error| {
         let message = error.to_string();
         match error {
@@ -129,7 +129,7 @@ fn evaluate(query: &Query, answer: &Value, budget: Budget) -> Result<Bytes, Fact
             _ => FactError::EvaluationFailed { message },
         }
     })?;
-    body::encode_result(&result, &mut left).map_err(|error| match error {
+    body::encode_result(&result, &mut remaining).map_err(|error| match error {
         WireError::Limit { .. } => FactError::BudgetExceeded {
             message: format!("its result: {error}"),
         },

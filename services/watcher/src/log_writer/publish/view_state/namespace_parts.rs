@@ -256,8 +256,8 @@ impl NamespaceParts {
             let had = |key: &ObjectKey| self.asked_to.as_ref().is_some_and(|last| key <= last);
             let next = stubs.partition_point(had);
             stubs.rotate_left(next);
-            let left = stubs.split_off(READS_MAX);
-            self.is_urgent = left.iter().any(|key| self.exempt.contains(key));
+            let later = stubs.split_off(READS_MAX);
+            self.is_urgent = later.iter().any(|key| self.exempt.contains(key));
             self.asked_to = stubs.last().cloned();
         }
         let mut counts: HashMap<&str, u64> = HashMap::new();
