@@ -56,8 +56,8 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_CACHE_API_CALLS", value_enum, default_value_t)]
     pub cache_api_calls: CacheApiCalls,
 
-    /// Keep views of all objects that policies with background scans match, for the reporter. Each
-    /// view is one watch. It takes memory for its objects in this watcher's log, in every replica
+    /// Keep views of all objects that policies with background scans match, for the reporter. Views
+    /// of a type share watches. Each view takes memory for its objects in this watcher's log, in every replica
     /// and in the reporter
     #[arg(long, env = "ANTEROOM_BACKGROUND_SCANS")]
     pub background_scans: bool,

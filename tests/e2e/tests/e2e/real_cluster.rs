@@ -203,7 +203,7 @@ async fn under_load(
     Ok(report)
 }
 
-/// The number of watches on the API server is the number of distinct sources.
+/// A second entry on a source opens no second watch.
 async fn one_watch_for_two_entries_on_one_source(world: &World) -> anyhow::Result<()> {
     let mut second: Value = serde_saphyr::from_str(ENTRY)?;
     second["metadata"]["name"] = "ingresses-again".into();

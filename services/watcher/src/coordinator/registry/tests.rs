@@ -146,7 +146,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn watches_are_always_the_distinct_sources(
+    fn open_views_are_always_the_distinct_sources(
         steps in proptest::collection::vec((0..4_u8, 0..3_u8, 0..5_u8, 0..2_u8), 1..60)
     ) {
         let mut registry = Registry::default();
