@@ -23,6 +23,21 @@ pub struct Failure {
     pub message: String,
 }
 
+/// Reasons of failures of a source that other parts recognize: they decide who gives up, who falls back, and what is
+/// tried again.
+pub mod source_reason {
+    /// The API server, an endpoint or Anteroom's own rules forbid a read.
+    pub const FORBIDDEN: &str = "Forbidden";
+    /// The API server serves no such resource.
+    pub const RESOURCE_NOT_FOUND: &str = "ResourceNotFound";
+    /// The API server serves a resource, but neither lists nor watches it.
+    pub const NOT_WATCHABLE: &str = "NotWatchable";
+    /// An API group that may serve a resource does not answer.
+    pub const GROUP_UNAVAILABLE: &str = "GroupUnavailable";
+    /// More than one API group serves a resource of the name.
+    pub const AMBIGUOUS_RESOURCE: &str = "AmbiguousResource";
+}
+
 /// Reasons of failures for which the source is not to blame: Anteroom itself does not hold the data.
 pub mod own_reason {
     /// The log has no room for a view.

@@ -41,6 +41,7 @@ pub use digest::Digest;
 pub use entry::{
     Binding, Dependent, DesiredView, EntryKind, EntryRecord, EntryState, Failure, KindRecord,
     ObjectReference, Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState, own_reason,
+    source_reason,
 };
 pub use error::{ErrorClass, ErrorCode, ErrorSubject, FactError, Retry};
 pub use existing_objects::ExistingObjects;

@@ -1,12 +1,9 @@
 //! The objects of one collection that the coordinator reads, and whether they are all known.
 
-use anteroom_model::{Failure, ObjectKey};
+use anteroom_model::{Failure, ObjectKey, source_reason};
 use tokio::time::Instant;
 
 use crate::generations::Generations;
-
-/// The reason of a refusal by an API server that does not serve the kind.
-const NOT_SERVED: &str = "ResourceNotFound";
 
 /// The manifests of one collection, as they were read last.
 pub(super) struct ManifestList<T> {
@@ -112,5 +109,5 @@ impl<T> ManifestList<T> {
 
 /// Returns whether a collection was refused because the API server does not serve its kind.
 pub(super) fn is_not_served(failure: &Failure) -> bool {
-    failure.reason == NOT_SERVED
+    failure.reason == source_reason::RESOURCE_NOT_FOUND
 }

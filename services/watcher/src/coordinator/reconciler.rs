@@ -20,7 +20,7 @@ use std::{
 use anteroom_bus::LogEvent;
 use anteroom_model::{
     EntryKind, EntryRecord, EntryState, Failure, Incarnation, KindRecord, ObjectKey, Revision,
-    ViewId,
+    ViewId, source_reason,
 };
 use anteroom_policy::WRITER;
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
@@ -53,14 +53,11 @@ use waiting::WaitingPolicies;
 
 /// Reasons that may vanish when the API server serves other kinds.
 const AWAITED: [&str; 4] = [
-    "AmbiguousResource",
-    "GroupUnavailable",
-    "NotWatchable",
-    "ResourceNotFound",
+    source_reason::AMBIGUOUS_RESOURCE,
+    source_reason::GROUP_UNAVAILABLE,
+    source_reason::NOT_WATCHABLE,
+    source_reason::RESOURCE_NOT_FOUND,
 ];
-
-/// The reason of a view that the API server forbids.
-const FORBIDDEN: &str = "Forbidden";
 
 /// The time that a term waits to learn as whom it writes, before the user that an earlier term published is dropped.
 const WRITER_WAIT: Duration = Duration::from_secs(15);
@@ -295,7 +292,9 @@ impl Reconciler {
                 .view_changed(&view, state_changed, registry, policies);
             let failure = self.views.failure(&view).filter(|_| state_changed);
             // Entries that are not to be asked for again let go of a view that is forbidden.
-            if let Some(failure) = failure.filter(|failure| failure.reason == FORBIDDEN) {
+            if let Some(failure) =
+                failure.filter(|failure| failure.reason == source_reason::FORBIDDEN)
+            {
                 let failure = failure.clone();
                 self.apply(Event::Forbidden(view, failure));
             }
@@ -410,7 +409,7 @@ impl Reconciler {
         let view = self.registry.joined_and_stops(id);
         let failure = view.and_then(|view| self.views.failure(view));
         match (view.cloned(), failure.cloned()) {
-            (Some(view), Some(failure)) if failure.reason == FORBIDDEN => {
+            (Some(view), Some(failure)) if failure.reason == source_reason::FORBIDDEN => {
                 self.registry.apply(Event::Forbidden(view, failure))
             }
             _ => Vec::new(),

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anteroom_model::{
     Dependent, DesiredView, EntryKind, EntryRecord, EntryState, Failure, ObjectKey,
-    ObjectReference, SourceInfo, ViewId,
+    ObjectReference, SourceInfo, ViewId, source_reason,
 };
 use anteroom_policy::Reference;
 
@@ -227,7 +227,8 @@ impl Registry {
             Resolution::Found(found)
                 if found.options.stops_when_forbidden && given_up.is_some() =>
             {
-                let failure = given_up.unwrap_or_else(|| Failure::new("Forbidden", ""));
+                let failure =
+                    given_up.unwrap_or_else(|| Failure::new(source_reason::FORBIDDEN, ""));
                 RegisteredEntry::unbound(record(EntryState::Invalid { failure }, Vec::new()), true)
             }
             Resolution::Found(found) => {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_model::{Failure, ObjectKey, ResourceVersion, ViewId};
+use anteroom_model::{Failure, ObjectKey, ResourceVersion, ViewId, source_reason};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -300,7 +300,8 @@ impl Hub {
         failure: &Failure,
         queue: &mut WriteQueue,
     ) -> bool {
-        let is_optional_watch_forbidden = scope.is_wide() && failure.reason == "Forbidden";
+        let is_optional_watch_forbidden =
+            scope.is_wide() && failure.reason == source_reason::FORBIDDEN;
         let newly = is_optional_watch_forbidden && !self.forbidden.contains_key(scope);
         if is_optional_watch_forbidden {
             self.forbidden.insert(scope.clone(), Instant::now());

@@ -8,7 +8,7 @@ pub(crate) mod follow;
 mod loss;
 mod parse;
 
-use anteroom_model::{Failure, GroupVersionResource, KindRecord};
+use anteroom_model::{Failure, GroupVersionResource, KindRecord, source_reason};
 use anteroom_policy::{KindPattern, ServedKind};
 
 pub(crate) use parse::{DiscoveryDocument, parse_aggregated};
@@ -88,7 +88,7 @@ impl ServedResources {
             Ok(resource)
         } else {
             Err(Unresolved::Invalid(Failure::new(
-                "NotWatchable",
+                source_reason::NOT_WATCHABLE,
                 format!(
                     "the API server serves `{}` but it cannot be listed and watched",
                     resource.record.gvr
@@ -157,7 +157,7 @@ impl ServedResources {
             // With the group left out, any silent group may be the one; a named group that answers
             // is believed.
             Some(broken) => Unresolved::Unknown(Failure::new(
-                "GroupUnavailable",
+                source_reason::GROUP_UNAVAILABLE,
                 format!(
                     "no `{}` is known, and the API group `{}` does not answer: {}. \
                      Check its APIService; it is asked again",
@@ -165,7 +165,7 @@ impl ServedResources {
                 ),
             )),
             None => Unresolved::Invalid(Failure::new(
-                "ResourceNotFound",
+                source_reason::RESOURCE_NOT_FOUND,
                 format!(
                     "the API server serves no `{}`{}: check the spelling (the plural, in lower \
                      case), or install its CustomResourceDefinition; the entry then becomes ready \
@@ -184,7 +184,7 @@ fn ambiguous(wanted: ResourceQuery<'_>, candidates: &[&ServedResource]) -> Failu
         .map(|r| format!("`{}`", r.record.gvr.group))
         .collect();
     Failure::new(
-        "AmbiguousResource",
+        source_reason::AMBIGUOUS_RESOURCE,
         format!(
             "`{}` is served by more than one API group: set `group` to one of {}",
             wanted.kind,

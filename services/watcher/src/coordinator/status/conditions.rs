@@ -2,7 +2,7 @@
 
 use anteroom_model::{
     Binding, EntryKind, EntryRecord, EntryState, ErrorCode, Failure, ViewState,
-    limits::AGE_MAX_DEFAULT_MS,
+    limits::AGE_MAX_DEFAULT_MS, source_reason,
 };
 use anteroom_policy::Problem;
 use jiff::Timestamp;
@@ -126,10 +126,10 @@ pub(crate) fn find(conditions: &[Condition]) -> Option<&Condition> {
 pub(crate) fn forbidden(conditions: &[Condition], generation: i64) -> Option<Failure> {
     let said = find(conditions).filter(|condition| {
         condition.status == "False"
-            && condition.reason == "Forbidden"
+            && condition.reason == source_reason::FORBIDDEN
             && condition.observed_generation == Some(generation)
     });
-    said.map(|condition| Failure::new("Forbidden", condition.message.clone()))
+    said.map(|condition| Failure::new(source_reason::FORBIDDEN, condition.message.clone()))
 }
 
 /// Returns an entry's condition from its binding, the state of its view, and the replicas that hold the view.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_model::{EntryKind, FactError, Failure, ViewId};
+use anteroom_model::{EntryKind, FactError, Failure, ViewId, source_reason};
 use anteroom_policy::{KindPattern, PolicyKind, Reference, scanned};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -35,9 +35,6 @@ use crate::{
 
 /// The number of ticks after which every entry is visited, since ages grow by themselves.
 const TICKS_PER_ROUND: u32 = 5;
-
-/// The reason of a view that the API server forbids.
-const FORBIDDEN: &str = "Forbidden";
 
 /// The most entries that are visited in one tick; the others follow in the next ticks.
 const ENTRIES_PER_TICK: usize = 2_000;
@@ -315,7 +312,7 @@ impl StatusInputs<'_> {
         match self.registry.entry(id)?.binding_within(Some(own)) {
             Err(error @ FactError::OutsideNamespace { .. }) => {
                 let message = format!("{}: {error}", error.code());
-                Some(Failure::new("Forbidden", message))
+                Some(Failure::new(source_reason::FORBIDDEN, message))
             }
             Ok(binding) if binding.secret => {
                 let reader = PolicyKind::describe(&key.0);
@@ -340,7 +337,7 @@ impl StatusInputs<'_> {
         scanned.found.into_iter().find_map(|(collection, _)| {
             let name = Reference::Collection(collection).name_for(&id.0);
             let (ready, _) = self.condition(&(EntryKind::Implicit, name))?;
-            (ready.reason == FORBIDDEN).then_some(ready.message)
+            (ready.reason == source_reason::FORBIDDEN).then_some(ready.message)
         })
     }
 

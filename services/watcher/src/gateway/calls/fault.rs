@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anteroom_model::Failure;
+use anteroom_model::{Failure, source_reason};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -158,7 +158,7 @@ impl CallFault {
         let (reason, denied) = match self {
             Self::Status {
                 code: 401 | 403, ..
-            } => ("Forbidden", "permission denied: "),
+            } => (source_reason::FORBIDDEN, "permission denied: "),
             // Of a resource that nobody serves Kyverno's users read the same: clients match on it.
             Self::Status { code: 404, .. } if shown.starts_with('/') => {
                 ("NotFound", "permission denied, or no such resource: ")

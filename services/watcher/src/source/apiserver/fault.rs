@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anteroom_model::Failure;
+use anteroom_model::{Failure, source_reason};
 use http::header::RETRY_AFTER;
 use serde::Deserialize;
 use thiserror::Error;
@@ -147,11 +147,11 @@ impl Fault {
             ),
             403 => Self::refused(
                 code,
-                "Forbidden",
+                source_reason::FORBIDDEN,
                 format!("{message}. Grant the watcher's ServiceAccount `list` and `watch` on it"),
             ),
-            404 => Self::refused(code, "ResourceNotFound", message),
-            405 => Self::refused(code, "NotWatchable", message),
+            404 => Self::refused(code, source_reason::RESOURCE_NOT_FOUND, message),
+            405 => Self::refused(code, source_reason::NOT_WATCHABLE, message),
             429 => Self::Throttled {
                 code,
                 after,
