@@ -131,6 +131,11 @@ mod tests {
         }
     }
 
+    /// Asserts that a policy is held back since a quota has no room for it.
+    fn assert_exceeded(checked: Result<(), Failure>) {
+        assert_eq!(checked.unwrap_err().reason, own_reason::QUOTA_EXCEEDED);
+    }
+
     #[test]
     fn the_policies_of_a_namespace_are_limited_in_number_rules_kinds_and_bytes() {
         let small = size(1, 1, 1);
@@ -174,8 +179,8 @@ mod tests {
         let one = id("a", "7");
         assert_eq!(sizes.check(&one, size(10, 1, 1)), Ok(()));
         assert_eq!(sizes.check(&one, size(9, 1, 1)), Ok(()));
-        assert!(sizes.check(&one, size(11, 1, 1)).is_err());
-        assert!(sizes.check(&id("a", "more"), size(0, 0, 0)).is_err());
+        assert_exceeded(sizes.check(&one, size(11, 1, 1)));
+        assert_exceeded(sizes.check(&id("a", "more"), size(0, 0, 0)));
         for number in 0..=NAMESPACE_POLICIES_MAX {
             sizes.remove(&id("a", &number.to_string()));
         }
@@ -187,9 +192,9 @@ mod tests {
         let mut sizes = Sizes::default();
         sizes.put(&id("a", "one"), size(10, 1, 1));
         sizes.put_larger(&id("a", "one"), size(450, 0, 0));
-        assert!(sizes.check(&id("a", "two"), size(51, 0, 0)).is_err());
+        assert_exceeded(sizes.check(&id("a", "two"), size(51, 0, 0)));
         sizes.put_larger(&id("a", "one"), size(1, 0, 0));
-        assert!(sizes.check(&id("a", "two"), size(51, 0, 0)).is_err());
+        assert_exceeded(sizes.check(&id("a", "two"), size(51, 0, 0)));
         sizes.put(&id("a", "one"), size(10, 1, 1));
         assert_eq!(sizes.check(&id("a", "two"), size(51, 0, 0)), Ok(()));
     }

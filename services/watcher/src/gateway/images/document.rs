@@ -198,16 +198,19 @@ mod tests {
         // The object, its list, and a comma before each value but the first.
         let of_values = |values: usize| format!(r#"{{"a": [0{}]}}"#, ",0".repeat(values - 2));
         assert!(parsed(of_values(VALUES_MAX).as_bytes()).is_ok());
-        let fault = parsed(of_values(VALUES_MAX + 1).as_bytes()).unwrap_err();
-        assert!(
-            fault.to_string().contains("more than 10000 values"),
-            "{fault}"
-        );
+        let assert_too_many = |text: &str| {
+            let fault = parsed(text.as_bytes()).unwrap_err();
+            assert!(
+                fault.to_string().contains("more than 10000 values"),
+                "{fault}"
+            );
+        };
+        assert_too_many(&of_values(VALUES_MAX + 1));
         // What looks like values within a text is none, and what stands after it is.
         let label = r#"[{\"a\": 1}, ],"#.repeat(VALUES_MAX);
         assert!(parsed(format!(r#"{{"a": "{label}\\"}}"#).as_bytes()).is_ok());
         let after = format!(r#"{{"a\"": "\\", "b": {}}}"#, of_values(VALUES_MAX - 1));
-        assert!(parsed(after.as_bytes()).is_err());
+        assert_too_many(&after);
         assert!(parsed(after.replacen(",0", "", 1).as_bytes()).is_ok());
     }
 

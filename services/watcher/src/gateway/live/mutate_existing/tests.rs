@@ -162,6 +162,7 @@ async fn asked_in_cel(rig: &Rig, call: LiveCall) -> LiveOutcome {
 
 #[tokio::test]
 async fn a_mutating_policy_reads_and_writes_objects_of_the_resources_that_it_names() {
+    const PERMIT: &str = "policy `MutatingPolicy/p`: ";
     let rig = rig().await;
     let of = |kind: &str, resource: &str, name: &str| ExistingObjects {
         resource: resource.into(),
@@ -176,16 +177,15 @@ async fn a_mutating_policy_reads_and_writes_objects_of_the_resources_that_it_nam
     };
     assert_eq!(names(read(of("", "pods", "")).await), ["api"]);
     assert_eq!(names(read(of("Pod", "pods", "web-1")).await), ["web-1"]);
-    for refused in [
-        of("", "secrets", ""),
-        of("Pod", "", "web-1"),
-        of("", "pods", "web-*"),
+    for (refused, reason) in [
+        (of("", "secrets", ""), PERMIT),
+        (of("Pod", "", "web-1"), PERMIT),
+        (of("", "pods", "web-*"), PERMIT),
         // The permit is for one type, and the read would be of a different type.
-        of("Secret", "pods", "web-1"),
-        of("Deployment", "pods", "web-1"),
+        (of("Secret", "pods", "web-1"), "Secret is not the kind"),
+        (of("Deployment", "pods", "web-1"), "serves no kind"),
     ] {
-        let told = read(refused.clone()).await;
-        assert!(told.is_err(), "{refused:?}: {told:?}");
+        assert_read_refused(read(refused).await, reason);
     }
     let put = async |target: usize, object: Value| {
         asked_in_cel(&rig, LiveCall::Write { target, object }).await
@@ -193,11 +193,15 @@ async fn a_mutating_policy_reads_and_writes_objects_of_the_resources_that_it_nam
     let mut changed = pod("web-1");
     changed["metadata"]["labels"] = json!({"a": "b"});
     assert_eq!(result(put(0, changed.clone()).await), Value::Null);
-    assert!(put(1, changed.clone()).await.is_err());
-    for (field, value) in [("kind", "Secret"), ("kind", "Node"), ("apiVersion", "v2")] {
+    assert_read_refused(put(1, changed.clone()).await, PERMIT);
+    for (field, value, reason) in [
+        ("kind", "Secret", "Secrets that exist are not changed"),
+        ("kind", "Node", "serves no kind `Node`"),
+        ("apiVersion", "v2", "in version `v2`"),
+    ] {
         let mut other = changed.clone();
         other[field] = value.into();
-        assert!(put(0, other).await.is_err(), "{field}: {value}");
+        assert_read_refused(put(0, other).await, reason);
     }
 }
 
@@ -214,6 +218,17 @@ fn objects(kind: &str, name: &str) -> ExistingObjects {
 
 fn result(outcome: LiveOutcome) -> Value {
     anteroom_wire::body::to_json(&outcome.unwrap().result).unwrap()
+}
+
+/// Asserts that the watcher itself refused the read for this reason, before it called the API server.
+fn assert_read_refused(outcome: LiveOutcome, reason: &str) {
+    let refused = outcome.unwrap_err();
+    assert!(
+        matches!(refused, FactError::LiveReadFailed { code: 0, .. }),
+        "{refused:?}"
+    );
+    let told = refused.to_string();
+    assert!(told.contains(reason), "{told}");
 }
 
 fn write_code(outcome: LiveOutcome) -> u16 {
@@ -248,7 +263,7 @@ async fn existing_targets_are_read_page_by_page() {
         objects("Pod", "*"),
         objects("Pod", "web-1"),
     ] {
-        assert!(ask(objects).await.is_err());
+        assert_read_refused(ask(objects).await, "policy `p`: ");
     }
 }
 
@@ -287,7 +302,8 @@ async fn a_secret_that_triggers_a_rule_is_looked_up_without_its_content() {
     assert_eq!(found["items"][0]["metadata"]["uid"], "u");
     assert!(!found.to_string().contains("hunter2"), "{found}");
     assert_eq!(result(look_up("gone").await), json!({"items": []}));
-    assert!(look_up("").await.is_err(), "not all of them");
+    // Not all of them.
+    assert_read_refused(look_up("").await, "policy `p`: ");
 }
 
 /// The API server forgets the state of a list after some minutes: it goes on in the one that is now.
@@ -467,7 +483,7 @@ async fn the_rights_that_a_write_lacks_are_named() {
     let call = LiveCall::MayWrite {
         objects: objects("Secret", ""),
     };
-    assert!(asked(&rig, call).await.is_err());
+    assert_read_refused(asked(&rig, call).await, "Secrets that exist");
 }
 
 /// The second of three Pods exceeds the limit of a read, and so does each page with it.
