@@ -15,7 +15,7 @@ use std::{
 
 use anteroom_bus::{Bus, LogScope};
 use anteroom_mirror::{Mirror, MirrorConfig, MirrorMetrics, ViewHandle, ViewSet};
-use anteroom_model::{FactError, ViewId, system};
+use anteroom_model::{FactError, SourceKind, ViewId, system};
 use anteroom_runtime::Service;
 use anteroom_wire::query::{self, QueryOutcome, QueryRequest, RPC_BYTES_MAX};
 use bytes::Bytes;
@@ -270,7 +270,10 @@ impl LocalReplica {
 /// Returns true if a view may be local. Secrets never are. System views are the watcher's words, which a webhook follows
 /// anyway. Objects that are referenced by name are there only while replicas say that somebody reads them.
 fn may_be_local(view: &ViewId) -> bool {
-    !(view.is_system() || view.is_of_references() || sealed::is_secret(view))
+    match view.source_kind() {
+        SourceKind::Collection | SourceKind::ApiCall => !sealed::is_secret(view),
+        SourceKind::Objects | SourceKind::System => false,
+    }
 }
 
 /// The place of a view among those that may be local: views of whole types first, since those with a namespace or a

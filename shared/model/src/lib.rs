@@ -49,5 +49,5 @@ pub use group::Group;
 pub use key::{KeyBytes, ObjectKey, key_name};
 pub use retained_fields::RetainedFields;
 pub use selector::{LabelSelector, NameSelector, SelectorError};
-pub use source::{Collection, GroupVersionResource, Source, ViewId};
+pub use source::{Collection, GroupVersionResource, Source, SourceKind, ViewId};
 pub use version::{Delta, Epoch, Incarnation, Op, ResourceVersion, Revision};

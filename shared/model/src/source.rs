@@ -171,6 +171,19 @@ pub enum Source {
     },
 }
 
+/// The kind of a source, which the name of its view tells: a variant for each of [`Source`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// [`Source::Collection`].
+    Collection,
+    /// [`Source::Objects`].
+    Objects,
+    /// [`Source::ApiCall`].
+    ApiCall,
+    /// [`Source::System`].
+    System,
+}
+
 impl Source {
     /// The name of the one object of an API call's view; its namespace is empty.
     pub const RESPONSE: &'static str = "response";
@@ -267,19 +280,32 @@ impl ViewId {
         &self.0
     }
 
+    /// Returns the kind of the view's source.
+    pub fn source_kind(&self) -> SourceKind {
+        if self.0.starts_with(Self::SYSTEM_PREFIX) {
+            SourceKind::System
+        } else if self.0.starts_with(Self::CALL_PREFIX) {
+            SourceKind::ApiCall
+        } else if self.0.ends_with(Self::OBJECTS_SUFFIX) {
+            SourceKind::Objects
+        } else {
+            SourceKind::Collection
+        }
+    }
+
     /// Returns whether the view is a system view, which the watcher derives for the other services.
     pub fn is_system(&self) -> bool {
-        self.0.starts_with(Self::SYSTEM_PREFIX)
+        self.source_kind() == SourceKind::System
     }
 
     /// Returns whether it holds the response of an API call ([`Source::ApiCall`]).
     pub fn is_of_a_call(&self) -> bool {
-        self.0.starts_with(Self::CALL_PREFIX)
+        self.source_kind() == SourceKind::ApiCall
     }
 
     /// Returns whether the view holds objects that are referenced by name ([`Source::Objects`]).
     pub fn is_of_references(&self) -> bool {
-        self.0.ends_with(Self::OBJECTS_SUFFIX)
+        self.source_kind() == SourceKind::Objects
     }
 }
 
@@ -313,6 +339,36 @@ mod tests {
         }
         .view_id();
         assert!(objects.is_of_references() && !id.is_of_references());
+    }
+
+    #[test]
+    fn the_name_of_a_view_tells_the_kind_of_its_source() {
+        let narrowed = Collection {
+            label_selector: "a=b".into(),
+            ..ingresses()
+        };
+        for source in [
+            Source::Collection(ingresses()),
+            Source::Collection(narrowed),
+            Source::Objects {
+                gvr: ingresses().gvr,
+            },
+            Source::ApiCall {
+                url: "https://example.org".into(),
+                id: "00ff".into(),
+            },
+            Source::System {
+                name: "entries".into(),
+            },
+        ] {
+            let kind = match source {
+                Source::Collection(_) => SourceKind::Collection,
+                Source::Objects { .. } => SourceKind::Objects,
+                Source::ApiCall { .. } => SourceKind::ApiCall,
+                Source::System { .. } => SourceKind::System,
+            };
+            assert_eq!(source.view_id().source_kind(), kind, "{source}");
+        }
     }
 
     #[test]
