@@ -36,22 +36,22 @@ pub fn kinds_source() -> Source {
     system("kinds")
 }
 
-/// The view of every entry's binding or error.
+/// Returns the id of the view of every entry's binding or error.
 pub fn entries() -> ViewId {
     entries_source().view_id()
 }
 
-/// Every policy's manifest.
+/// Returns the id of the view of every policy's manifest.
 pub fn policies() -> ViewId {
     policies_source().view_id()
 }
 
-/// Every manifest of an exception that is taken into account.
+/// Returns the id of the view of every manifest of an exception that is taken into account.
 pub fn exceptions() -> ViewId {
     exceptions_source().view_id()
 }
 
-/// The API server's kinds: resource, scope and subresources of each.
+/// Returns the id of the view of the API server's kinds: resource, scope and subresources of each.
 pub fn kinds() -> ViewId {
     kinds_source().view_id()
 }
@@ -66,12 +66,12 @@ pub fn references_source() -> Source {
     system("references")
 }
 
-/// The view of all desired views.
+/// Returns the id of the view of all desired views.
 pub fn desired_views() -> ViewId {
     desired_views_source().view_id()
 }
 
-/// Every object that is referenced by itself.
+/// Returns the id of the view of every object that is referenced by name.
 pub fn references() -> ViewId {
     references_source().view_id()
 }
