@@ -16,7 +16,7 @@ const OBJECTS_MAX: usize = 10_000;
 /// An answer, or the reason why there is none.
 pub(crate) type ReadResult<T> = Result<T, String>;
 
-/// Who asks.
+/// A client of the API server, with the caller's rights.
 pub(crate) struct Asker<'a>(pub(crate) &'a Client);
 
 impl Asker<'_> {

@@ -28,7 +28,7 @@ impl ExemptBy {
 }
 
 impl Exempt {
-    /// By these exemptions, as they are when a request comes.
+    /// Returns the requests that these exemptions name, which are read anew for each request.
     pub(crate) fn new(exemptions: Exemptions) -> Self {
         Self(exemptions)
     }

@@ -14,7 +14,7 @@ use crate::Connection;
 pub enum ViolationEvent {
     /// A violation that a webhook found.
     Violation(Box<Violation>),
-    /// This many violations were dropped: they came faster than they were read, or could not be read.
+    /// The number of violations that were dropped: they came faster than they were read, or could not be read.
     Missed(u64),
     /// The bus was out of reach: an unknown number of violations was lost.
     Interrupted,

@@ -22,8 +22,8 @@ impl Program {
     /// Compiles an expression in which `names` can stand.
     ///
     /// # Errors
-    /// What keeps it from being evaluated, whatever the object: it is no expression, is larger than the
-    /// limits, names what there is not, or is of types that do not fit.
+    /// The text cannot be evaluated, whatever the object: it is no expression, is larger than the limits, names what
+    /// there is not, or is of types that do not fit.
     pub fn compile(source: &str, names: &Names) -> Result<Self, CompileError> {
         let parsed = parse(source)?;
         let mut compiler = expr::Compiler::new(names, source);

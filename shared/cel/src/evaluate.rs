@@ -120,7 +120,7 @@ impl<'v> Machine<'v> {
     /// Evaluates an expression that has to be true or false.
     ///
     /// # Errors
-    /// That it comes to an error, or to what is neither true nor false.
+    /// The value is an error, or neither true nor false.
     pub fn truth(&mut self, program: &'v Program) -> Result<bool, EvalError> {
         match self.value(program)? {
             Val::Bool(value) => Ok(value),
@@ -134,7 +134,7 @@ impl<'v> Machine<'v> {
     /// Evaluates an expression that has to be a string; `None`: null.
     ///
     /// # Errors
-    /// That it comes to an error, or to anything else.
+    /// The value is an error, or no string.
     pub fn text(&mut self, program: &'v Program) -> Result<Option<String>, EvalError> {
         match self.value(program)? {
             Val::Text(text) => Ok(Some(text.to_string())),

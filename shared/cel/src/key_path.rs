@@ -21,14 +21,14 @@ struct KeyPathData {
 /// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyStep {
-    /// To a field of a map.
+    /// A step to a field of a map.
     Field {
         /// The field's name.
         name: Box<str>,
         /// The outcome where the map has no such field.
         missing: Missing,
     },
-    /// To each element of a list, or to each key of a map.
+    /// A step to each element of a list, or to each key of a map.
     Each,
 }
 
@@ -43,7 +43,7 @@ pub enum Missing {
     SkipInMap,
     /// The outcome is as if the field of the next step were missing, not this field.
     AsNext,
-    /// This value, and the path ends.
+    /// The value here, and the path ends.
     Default(Scalar),
     /// An empty list, and the path goes on.
     EmptyList,

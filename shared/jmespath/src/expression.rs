@@ -26,7 +26,7 @@ impl Expression {
     /// Parses an expression within the default limits.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The text is no expression: the error says what is wrong, and where.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         Expression::parse_within(text, Limits::default())
     }
@@ -34,7 +34,7 @@ impl Expression {
     /// Parses an expression within the caller's limits.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The text is no expression: the error says what is wrong, and where.
     pub fn parse_within(text: &str, limits: Limits) -> Result<Self, ParseError> {
         let ast = parser::parse(text, limits)?;
         Ok(Expression(Arc::new(Parsed {

@@ -48,7 +48,7 @@ impl LabelSelector {
     /// commas between them, all of which have to hold.
     ///
     /// # Errors
-    /// What the API server would refuse too.
+    /// The text is no selector: the API server would refuse it too.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let texts = match trim(text) {
             "" => Vec::new(),

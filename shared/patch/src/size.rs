@@ -111,7 +111,7 @@ fn within(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// What may still be built: bytes of text of the whole document, and memory beside it.
+/// The room for what may still be built: bytes of text of the whole document, and memory beside it.
 pub(crate) struct Budget {
     bytes: usize,
     memory: usize,

@@ -51,7 +51,7 @@ struct KeyUnits {
     held: u64,
     /// The sum of `queue`.
     waiting: u64,
-    /// By the time of their arrival.
+    /// The requests that wait, by the time of their arrival.
     queue: BTreeMap<u64, WaitingRequest>,
     /// The time of the last grant, or of the first request that had to wait.
     turn: u64,

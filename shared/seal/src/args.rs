@@ -34,7 +34,7 @@ impl SealArgs {
     /// file is given, or if it is not there yet, as where an optional Secret is mounted.
     ///
     /// # Errors
-    /// What is wrong with the file at start-up.
+    /// The file cannot be used at start-up.
     pub async fn keys(&self) -> Result<Keys, KeysError> {
         keys_of(
             self.seal_keys_file.as_deref(),
@@ -54,7 +54,7 @@ impl AskerArgs {
     /// The keys of the file, as [`SealArgs::keys`].
     ///
     /// # Errors
-    /// What is wrong with the file at start-up.
+    /// The file cannot be used at start-up.
     pub async fn keys(&self) -> Result<Keys, KeysError> {
         let file = self.asker_keys_file.as_deref();
         keys_of(file, "policies that read Secrets get an error until it is").await

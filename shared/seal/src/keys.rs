@@ -53,7 +53,7 @@ impl Keys {
     /// The keys of a file.
     ///
     /// # Errors
-    /// What is wrong with the file, or with the first line that is wrong.
+    /// The file cannot be read, or one of its lines is wrong: the first such line is told.
     pub async fn read(path: &Path) -> Result<Self, KeysError> {
         Ok(Self::new(KeyRing::parse(&text(path).await?)?))
     }

@@ -110,7 +110,7 @@ pub struct Summary {
     pub errors: u64,
     /// The time that each decision took.
     pub latencies: Latencies,
-    /// By rule, kind and namespace, at most [`ROWS_MAX`].
+    /// The results by rule, kind and namespace, at most [`ROWS_MAX`] rows.
     pub rows: Vec<Row>,
     /// Results of rules that have no row.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! This watcher's own rights, as the API server reports them: the user as which it writes, and the
+//! The watcher's own rights, as the API server reports them: the user as which it writes, and the
 //! objects of `mutate.targets` that it may write.
 //!
 //! The rights that a policy needs are asked for when the policy comes, and then again, so that a grant is seen:

@@ -37,9 +37,9 @@ struct KnownLogs {
 #[derive(Debug)]
 struct Highest {
     incarnation: Incarnation,
-    /// By writers and the bus.
+    /// The greatest position that writers and the bus have told of.
     at: Revision,
-    /// By readers.
+    /// The greatest position that a reader has read.
     read: Revision,
     is_shortened: bool,
 }

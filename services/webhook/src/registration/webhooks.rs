@@ -350,7 +350,7 @@ fn cluster_key(called: &ObjectWebhook, is_by_timeout: bool) -> ClusterKey {
 /// Webhooks that list resources, and those of the policies that have too many of them.
 struct Webhooks<K> {
     listed: BTreeMap<K, ObjectWebhook>,
-    /// By failure policy.
+    /// The webhooks of policies with too many resources, by failure policy.
     of_all_resources: BTreeMap<bool, ObjectWebhook>,
 }
 

@@ -1,4 +1,4 @@
-//! Which connections are taken, and which are closed for others.
+//! The choice of the connections that are taken, and of those that are closed for others.
 //!
 //! A connection is *unproven* until a review came by it whose path is known, as the API server's first one is. Those of
 //! anybody else stay unproven, so they are few, have little time, and go first. A peer that has proven itself lately, as

@@ -82,7 +82,7 @@ impl<'v> Machine<'v> {
     /// Evaluates an expression, and returns its value as JSON.
     ///
     /// # Errors
-    /// That it comes to an error, or to what JSON has not.
+    /// The value is an error, or JSON cannot hold it.
     pub fn json(&mut self, program: &'v Program) -> Result<Value, EvalError> {
         let value = self.value(program)?;
         to_json(&value, None, &mut self.tools.budget)
@@ -91,7 +91,7 @@ impl<'v> Machine<'v> {
     /// Evaluates an expression that has to be a list of patches, in order.
     ///
     /// # Errors
-    /// That it comes to an error, or to anything else.
+    /// The value is an error, or no list of patches.
     pub fn patches(&mut self, program: &'v Program) -> Result<Vec<JsonPatchOperation>, EvalError> {
         let list = match self.value(program)? {
             Val::List(list) => list,
@@ -162,7 +162,7 @@ impl<'v> Machine<'v> {
     /// null. The types of the objects in it have to be those of their places.
     ///
     /// # Errors
-    /// That it comes to an error, or to anything else.
+    /// The value is an error, or no object.
     pub fn object(&mut self, program: &'v Program) -> Result<Option<Value>, EvalError> {
         let value = self.value(program)?;
         match &value {

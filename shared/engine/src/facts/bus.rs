@@ -147,7 +147,7 @@ impl BusFacts {
     /// Returns the right that the watcher lacks to change objects like these; `None`: it lacks none.
     ///
     /// # Errors
-    /// That is not known.
+    /// The right is not known.
     pub async fn lacks_to_write(
         &self,
         reader: &RuleRef,

@@ -91,7 +91,7 @@ impl<K> Clone for Outages<K> {
 
 /// The part of a request in finding out whether an outage is over.
 enum OutageStep<'a, K: Clone + Eq + Hash> {
-    /// This request asks again, after a pause.
+    /// The request asks again, after a pause.
     Look {
         pause: Duration,
         _watching: Watching<'a, K>,

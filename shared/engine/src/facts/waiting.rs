@@ -103,9 +103,9 @@ pub(crate) struct WaitingPermit {
     review: Arc<ReviewBytes>,
     scope: PolicyScope,
     values: u64,
-    /// Of the review's own memory.
+    /// The bytes of the review's own memory.
     free: u64,
-    /// Of the memory of all.
+    /// The permit for bytes of the memory of all reviews.
     taken: Option<SharedBytes>,
 }
 

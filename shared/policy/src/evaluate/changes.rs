@@ -1,4 +1,4 @@
-//! What an update changes of an object. Pure.
+//! The changes that an update makes to an object. Pure.
 
 use anteroom_functions::{meter, operator};
 use serde_json::{Map, Value};

@@ -232,7 +232,7 @@ impl RequestParts {
     /// Reads a field of a request from its JSON text; `None`: it is not among the parts.
     ///
     /// # Errors
-    /// Where the text is no JSON, or nests too deep.
+    /// The text is no JSON, or nests too deep.
     pub fn field(&self, name: &str, text: &str) -> Option<Result<Value, JsonError>> {
         let tree = match &self.0 {
             Tree::All => &Tree::All,

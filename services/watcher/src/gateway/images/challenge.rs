@@ -66,7 +66,7 @@ impl Realm {
     /// insecure host, because the request may carry a password.
     ///
     /// # Errors
-    /// That it is no URL that is called.
+    /// The text is no URL that may be called.
     pub(super) fn url(&self, of_insecure: bool, registries: &Registries) -> Result<Uri, CallFault> {
         let no_url = || super::document::unusable("it sends for a token to no URL");
         if self.url.contains('#') {
@@ -92,7 +92,7 @@ impl Realm {
     /// Returns the realm's URL with the scope that the registry asks for.
     ///
     /// # Errors
-    /// As for a realm that is not called.
+    /// The result is no URL.
     pub(super) fn token_url(&self, url: &Uri, repository: &str) -> Result<Uri, CallFault> {
         let mut text = url.to_string();
         text.push(if url.query().is_some() { '&' } else { '?' });

@@ -77,7 +77,7 @@ pub(super) async fn ask(
 /// none. An empty namespace or name means all.
 ///
 /// # Errors
-/// Where the API server does not say.
+/// The API server does not say.
 pub(crate) async fn lacking(
     api: &ApiServer,
     kind: &KindRecord,

@@ -14,7 +14,7 @@ const DOCUMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// version, of which each may fail alone.
 ///
 /// # Errors
-/// Where `/api` or `/apis` itself cannot be read: then nothing new is known.
+/// `/api` or `/apis` itself cannot be read: then nothing new is known.
 pub(crate) async fn served_resources(api: &ApiServer) -> Result<ServedResources, Fault> {
     let mut served = ServedResources::default();
     for root in ["/api", "/apis"] {

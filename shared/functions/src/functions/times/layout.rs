@@ -184,7 +184,7 @@ struct ParsedTime {
 /// The time that a text is, by a layout.
 ///
 /// # Errors
-/// What does not fit, in words.
+/// The text does not fit the layout: the difference, in words.
 pub(super) fn parse(layout: &str, text: &str) -> Result<Moment, String> {
     let mut read = ParsedTime::default();
     let (mut layout, mut rest) = (layout, text);

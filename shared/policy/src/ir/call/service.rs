@@ -61,7 +61,7 @@ impl ServiceUrl {
     /// Returns the canonical form of `url`, if this template can produce it.
     ///
     /// # Errors
-    /// Where it differs.
+    /// The template cannot produce the URL: the reason, for people.
     pub(crate) fn covers(&self, url: &str) -> Result<String, String> {
         let rest = url.strip_prefix(&self.origin);
         let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with(['/', '?'])) else {

@@ -51,7 +51,7 @@ pub struct KindPattern {
     pub kind: String,
     /// Empty: the resource itself.
     pub subresource: String,
-    /// By the plural, as a webhook configuration names it; the kind is `*` then.
+    /// The resource by its plural, as a webhook configuration names it; the kind is `*` then.
     pub resource: Option<ResourcePattern>,
 }
 
