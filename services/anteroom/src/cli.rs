@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anteroom_runtime::process::ProcessArgs;
+use anteroom_runtime::{Service, process::ProcessArgs, telemetry::TelemetryArgs};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -136,13 +136,11 @@ pub fn run() -> ExitCode {
         Subcommands::Webhook(service) => service.run(),
         Subcommands::Reporter(service) => service.run(),
         Subcommands::Explain(args) => {
-            let process = quiet(&args.telemetry, "warn");
-            anteroom_runtime::process::run("anteroom", &process, |_| explain::run(*args))
+            run_quietly(&args.telemetry.clone(), "warn", |_| explain::run(*args))
         }
         Subcommands::Query(args) => {
             // A client has no probes to serve, and its standard output is the answer.
-            let process = quiet(&args.telemetry, "warn");
-            anteroom_runtime::process::run("anteroom", &process, |_| query::run(*args))
+            run_quietly(&args.telemetry.clone(), "warn", |_| query::run(*args))
         }
         Subcommands::Test(args) => finish(offline::test::run(&args)),
         Subcommands::Apply(args) => offline::apply::run(&args),
@@ -157,43 +155,42 @@ pub fn run() -> ExitCode {
             let process = quiet(&args.telemetry, "warn");
             run_coded(&process, check::run(*args))
         }
-        Subcommands::Top(args) => {
-            let process = quiet(&args.telemetry, "error");
-            anteroom_runtime::process::run("anteroom", &process, |service| {
-                operator::top::run(*args, service)
-            })
-        }
-        Subcommands::Tap(args) => {
-            let process = quiet(&args.telemetry, "error");
-            anteroom_runtime::process::run("anteroom", &process, |service| {
-                operator::tap::run(*args, service)
-            })
-        }
-        Subcommands::Console(args) => {
-            let process = quiet(&args.telemetry, "error");
-            anteroom_runtime::process::run("anteroom", &process, |service| {
-                console::run(*args, service)
-            })
-        }
+        Subcommands::Top(args) => run_quietly(&args.telemetry.clone(), "error", |service| {
+            operator::top::run(*args, service)
+        }),
+        Subcommands::Tap(args) => run_quietly(&args.telemetry.clone(), "error", |service| {
+            operator::tap::run(*args, service)
+        }),
+        Subcommands::Console(args) => run_quietly(&args.telemetry.clone(), "error", |service| {
+            console::run(*args, service)
+        }),
         Subcommands::SupportBundle(args) => {
-            let process = quiet(&args.telemetry, "error");
-            anteroom_runtime::process::run("anteroom", &process, |_| bundle::run(*args))
+            run_quietly(&args.telemetry.clone(), "error", |_| bundle::run(*args))
         }
-        Subcommands::Init(args) => {
-            let process = quiet(&args.telemetry, "warn");
-            anteroom_runtime::process::run("anteroom", &process, |_| installation::init::run(args))
-        }
-        Subcommands::Uninstall(args) => {
-            let process = quiet(&args.telemetry, "warn");
-            let uninstall = |_| installation::uninstall::run(args);
-            anteroom_runtime::process::run("anteroom", &process, uninstall)
-        }
+        Subcommands::Init(args) => run_quietly(&args.telemetry.clone(), "warn", |_| {
+            installation::init::run(args)
+        }),
+        Subcommands::Uninstall(args) => run_quietly(&args.telemetry.clone(), "warn", |_| {
+            installation::uninstall::run(args)
+        }),
         Subcommands::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut shown(), "anteroom", &mut script);
             finish(print(String::from_utf8_lossy(&script).trim_end()))
         }
     }
+}
+
+/// Runs a command whose own output is what the user wants, with logs from this level on: see [`quiet`].
+fn run_quietly<F>(
+    telemetry: &TelemetryArgs,
+    level: &str,
+    run: impl FnOnce(Service) -> F,
+) -> ExitCode
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    anteroom_runtime::process::run("anteroom", &quiet(telemetry, level), run)
 }
 
 /// Runs a command that ends with an exit code of its own.

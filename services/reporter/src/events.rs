@@ -31,8 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     metrics::ReporterMetrics,
-    report::named,
-    result::{ReportSubject, RuleResult},
+    result::{ReportSubject, RuleResult, named},
     shared::{ReportedPolicy, SharedFindings},
     store::{Fault, within},
 };

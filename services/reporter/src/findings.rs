@@ -22,10 +22,7 @@ use self::{
     left_out::LeftOutObjects,
     shares::{Exceeded, Shares},
 };
-use crate::{
-    report::{ReportedSince, named},
-    result::{ReportOutcome, ReportSubject, RuleResult},
-};
+use crate::result::{ReportOutcome, ReportSubject, ReportedSince, RuleResult, named};
 
 /// Objects that something is known of; those beyond are left out, and counted.
 pub(crate) const OBJECTS_MAX: usize = 200_000;

@@ -3,8 +3,6 @@
 //! A report has the name of its object's UID, stands in the object's namespace, and is owned by the
 //! object, so that it goes with it.
 
-use std::collections::HashMap;
-
 use anteroom_model::ObjectKey;
 use anteroom_policy::{PolicyKind, Reporting};
 use serde::Serialize;
@@ -13,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     findings::{Finding, ObjectFindings},
-    result::{ReportOutcome, ReportSubject},
+    result::{ReportOutcome, ReportSubject, ReportedSince, named},
 };
 
 /// The most results of one report. The worst are kept, and the rest are counted in an annotation and in the summary.
@@ -151,16 +149,6 @@ fn result(policy: &ObjectKey, finding: &Finding, reporting: Reporting) -> Value 
     Value::Object(result)
 }
 
-/// The names of a policy and its rule in reports. A policy of policies.kyverno.io is one rule without a name; those that
-/// are derived from it have names of ours.
-pub(crate) fn named(policy: &ObjectKey, rule: &str) -> (String, String) {
-    let rule = match PolicyKind::of_key(policy).0.is_cel() {
-        true => "",
-        false => rule,
-    };
-    (PolicyKind::object_key(policy).to_string(), rule.to_owned())
-}
-
 /// The engine that a result is from, in Kyverno's words.
 fn source(policy: &ObjectKey) -> &'static str {
     match PolicyKind::of_key(policy).0 {
@@ -169,9 +157,6 @@ fn source(policy: &ObjectKey) -> &'static str {
         PolicyKind::Mutating | PolicyKind::NamespacedMutating => "KyvernoMutatingPolicy",
     }
 }
-
-/// The content of a report on a policy's rule (policy, rule, result), and since when, in seconds since 1970.
-pub(crate) type ReportedSince = HashMap<(String, String, String), i64>;
 
 /// Returns the content of a report that an earlier run or a different reporter wrote.
 pub(crate) fn reported_since(report: &Value) -> ReportedSince {

@@ -1,8 +1,12 @@
 //! The result of a rule on an object, as reports have it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
-use anteroom_policy::{Policy, Reporting, RuleOutcome};
+use anteroom_model::ObjectKey;
+use anteroom_policy::{Policy, PolicyKind, Reporting, RuleOutcome};
 use anteroom_wire::violation::cut;
 use serde_json::Value;
 
@@ -11,6 +15,9 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
 /// The length of the names and values of a result's properties; those after are left out.
 pub(crate) const PROPERTIES_BYTES_MAX: usize = 4 * 1024;
+
+/// The content of a report on a policy's rule (policy, rule, result), and since when, in seconds since 1970.
+pub(crate) type ReportedSince = HashMap<(String, String, String), i64>;
 
 /// The result of a rule, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +50,16 @@ impl ReportOutcome {
     pub(crate) fn is_bad(self) -> bool {
         matches!(self, Self::Fail | Self::Warn | Self::Error)
     }
+}
+
+/// The names of a policy and its rule in reports. A policy of policies.kyverno.io is one rule without a name; those that
+/// are derived from it have names of ours.
+pub(crate) fn named(policy: &ObjectKey, rule: &str) -> (String, String) {
+    let rule = match PolicyKind::of_key(policy).0.is_cel() {
+        true => "",
+        false => rule,
+    };
+    (PolicyKind::object_key(policy).to_string(), rule.to_owned())
 }
 
 /// The result of one rule on one object. Cheap to clone.

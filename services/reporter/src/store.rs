@@ -14,7 +14,8 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    report::{CONTENT, OWN_LABEL, OWN_VALUE, ReportedSince, reported_since},
+    report::{CONTENT, OWN_LABEL, OWN_VALUE, reported_since},
+    result::ReportedSince,
     shared::{Owner, kind_of},
 };
 

@@ -16,8 +16,8 @@ use crate::{
     findings::{BYTES_MAX, Findings, OBJECTS_MAX},
     metrics::ReporterMetrics,
     published::{PublishedReports, REPORTS_MAX, RETRY_BASE_MS, RETRY_MAX_MS, ReportAction},
-    report::{self, Report, ReportedSince},
-    result::ReportSubject,
+    report::{self, Report},
+    result::{ReportSubject, ReportedSince},
     shared::{Owner, SharedFindings, Unsettled, owner_of},
     store::{Fault, ListPosition, Listed, ReportKey, Store},
 };
