@@ -26,7 +26,7 @@
 //! | `feeds` | the watches of a group, from the desired views | `source`, `log_writer` |
 //! | `coordinator` | the desired views with their dependents, and the statuses that users see | all of them |
 //!
-//! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts these modules together; `generations` is used
+//! The rest (`watcher`, `term`, `checks`, `metrics`, `args`, `command`) puts these modules together; `generations` is used
 //! by `log_writer`, `feeds` and `coordinator`. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the
 //! log writer's queue, the division of groups, and all of the coordinator but its controller. `fuzzing` has the bodies of
 //! fuzz targets.

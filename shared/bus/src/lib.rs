@@ -9,6 +9,7 @@
 //! | `contract` | [`Bus`], and the types that it exchanges |
 //! | `signal` | messages to all who listen now, never stored |
 //! | `position` | where a reader stands, and when it begins again |
+//! | `earlier_end` | ends of the log that are earlier than what is acknowledged |
 //! | `batch` | the limits of a batch |
 //! | [`local`] | a bus in one process |
 //! | [`nats`] | the bus over NATS |

@@ -1,7 +1,8 @@
 //! The bus over NATS: JetStream for the log, core pub/sub for signals and requests.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
+//! | `args` | the options of the command line |
 //! | `config` | how to connect, and how the log is kept |
 //! | `login` | how a client logs in |
 //! | `link` | whether NATS is within reach |

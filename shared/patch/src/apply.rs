@@ -28,6 +28,7 @@
 //! | [`fits`] | the check that a value fits a type, and the search for what is atomic in a patch |
 //! | [`item`] | the identity of an element in its list |
 //! | [`union`] | the merge itself |
+//! | `path`, `error` | paths in a value; errors |
 
 mod built_in;
 mod error;

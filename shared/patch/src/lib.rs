@@ -1,6 +1,6 @@
 //! Patches of JSON documents, without IO and without a word on who asks for them.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`json`] | RFC 6902: a list of operations, each at a pointer of RFC 6901 |
 //! | [`merge`] | Kubernetes' strategic merge: a document over a document, lists by their keys |

@@ -6,8 +6,10 @@
 //! | module | content |
 //! |---|---|
 //! | `evaluation`, `pass` | the steps; one state of the object: match, exceptions, preconditions, work |
+//! | `run_state` | the state beside the facts: time and random values, limits, allowed values |
 //! | `check`, `foreach`, `cel`, `mutate`, `mutate_existing` | the kinds of work |
 //! | `conditions`, `match_conditions`, `exceptions` | the checks before the work |
+//! | `changes` | the changes that an update makes to an object |
 //! | `scope`, `facts`, `surroundings` | values for expressions; facts asked for; namespace labels and roles |
 //! | `report`, `error`, `interrupt`, `limits`, `message` | the results |
 //! | `background` | the policies that are scanned, and the kinds of their objects |

@@ -1,4 +1,5 @@
-//! Names of modules in the head of a file: a module that a table or a list describes exists, as the file's own.
+//! Names of modules in the head of a file: a module that a table or a list describes exists, as the file's own. If there
+//! is such a table, the head names all modules of the file.
 
 /// The first cell of a table of modules.
 const TABLE_HEAD: &str = "module";
@@ -8,16 +9,18 @@ const KEYWORDS: [&str; 8] = [
     "mod", "fn", "struct", "enum", "trait", "type", "const", "static",
 ];
 
-/// Returns a complaint about each name in a table or list of modules that the file does not define.
+/// Returns a complaint about each name in a table or list of modules that the file does not define, and about each module
+/// that is missing there.
 pub(super) fn check(name: &str, text: &str) -> Vec<String> {
     let head = text.lines().take_while(|line| line.starts_with("//!"));
     let head = (1..).zip(head.map(|line| line.trim_start_matches("//!").trim()));
-    let (mut in_table, mut problems) = (false, Vec::new());
+    let (mut in_table, mut has_table, mut problems) = (false, false, Vec::new());
     for (number, line) in head {
         let listed = match line.strip_prefix('|') {
             Some(row) => {
                 let first = row.split('|').next().unwrap_or_default().trim();
                 in_table |= first == TABLE_HEAD;
+                has_table |= in_table;
                 in_table.then_some(first)
             }
             None => {
@@ -37,7 +40,35 @@ pub(super) fn check(name: &str, text: &str) -> Vec<String> {
             )
         }));
     }
+    if has_table {
+        problems.extend(unlisted(name, text));
+    }
     problems
+}
+
+/// Returns a complaint about each module of a file that its head does not name. Modules with an attribute, as those for
+/// tests, need not be named.
+fn unlisted(name: &str, text: &str) -> Vec<String> {
+    let head = text.lines().take_while(|line| line.starts_with("//!"));
+    let listed: Vec<&str> = head.flat_map(modules).collect();
+    let before = std::iter::once("").chain(text.lines());
+    let lines = (1..).zip(before.zip(text.lines()));
+    let missing = lines.filter_map(|(number, (before, line)): (usize, _)| {
+        let module = declared(line)?;
+        let is_missing = !before.starts_with("#[") && !listed.contains(&module);
+        is_missing.then(|| {
+            format!("{name}:{number}: `{module}` is not in the table of modules: add its row")
+        })
+    });
+    missing.collect()
+}
+
+/// Returns the module that a line declares at the top of a file.
+fn declared(line: &str) -> Option<&str> {
+    let (visibility, rest) = line.split_once("mod ")?;
+    let is_declaration = visibility.is_empty() || visibility.starts_with("pub");
+    let (module, _) = rest.split_once([';', ' '])?;
+    (is_declaration && is_module(module)).then_some(module)
 }
 
 /// Returns the names of modules in code: words in lower case, and the first such word of a path.
@@ -88,5 +119,10 @@ mod tests {
         assert_eq!(told, [of(5, "gone"), of(7, "left")]);
         let mended = format!("{text}mod gone;\npub mod left {{}}\n");
         assert_eq!(check("a.rs", &mended), [""; 0]);
+        let more = format!("{mended}pub(super) mod more;\n#[cfg(test)]\nmod tests;\n");
+        let told = "a.rs:18: `more` is not in the table of modules: add its row";
+        assert_eq!(check("a.rs", &more), [told]);
+        let without_table = more.replace("| module |", "| word |");
+        assert!(!check("a.rs", &without_table).contains(&told.to_owned()));
     }
 }
