@@ -53,10 +53,10 @@ fn kind_v6(address: Ipv6Addr) -> AddressKind {
         _ if address == METADATA_V6 => AddressKind::NeverCalled,
         // A network of such services: of metadata, names, time, credentials.
         [0xfd00, 0xec2, ..] => AddressKind::NeverCalled,
-        // Written as IPv4 in IPv6, with `::` and `::1` among them, and as a translator has it.
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            of(high, low)
-        }
+        // Written as IPv4 in IPv6, with `::` and `::1` among them, and as translators have it (RFC 2765 and RFC 6052).
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => of(high, low),
         [0x2002, high, low, ..] => of(high, low),
         // As a local translator has it, whose prefix has 96 bits, or 48 or 56: then these are zero, which is an inner address.
         [0x64, 0xff9b, 1, .., high, low] if of(high, low) == AddressKind::NeverCalled => {
@@ -92,6 +92,7 @@ mod tests {
                  fd00:ec2::254 fd00:ec2::23 fd00:ec2:1::1 \
                  fd20:ce::254 64:ff9b:1::169.254.169.254 64:ff9b:1:2:3:4:7f00:1 \
                  64:ff9b:1:a9fe:a9:fe00:: 64:ff9b:1:ffa9:fe:a9fe:: 64:ff9b:1:ffff:a9:fea9:fe00:0 64:ff9b:1:2:7f:0:100:0 ::ffff:127.0.0.1 ::ffff:169.254.169.254 \
+                 ::ffff:0:127.0.0.1 ::ffff:0:169.254.169.254 ::ffff:0:a9fe:a9fe \
                  ::169.254.169.254 64:ff9b::169.254.169.254 2002:a9fe:a9fe:: 2001::1",
             ),
             (
