@@ -2,11 +2,11 @@
 //!
 //! A key may hold at most twice as many units as it leaves free (a dynamic threshold, after Choudhury and Hahne, 1998).
 //! So one busy key comes to two thirds of the units, two come to two fifths each, and some are left for the next key. A
-//! key without units takes any number that is free.
+//! key without units takes any number that is free, up to the most that one key may have.
 //!
 //! Requests of one key wait in their order. The keys take turns: of the first requests of all keys that may have their
-//! units, the one goes next whose key got units longest ago. A key that holds units yields to a waiting key that holds
-//! none, so that many small requests do not starve a large one.
+//! units, the one goes next whose key has waited longest without a unit. A key that holds units yields to a waiting key
+//! that holds none, so that many small requests do not starve a large one, and one large request does not follow another.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -42,7 +42,7 @@ struct Ledger<K> {
     by_key: BTreeMap<K, KeyUnits>,
     /// The number of requests that wait, of all keys.
     waiting: usize,
-    /// Counts requests that had to wait, and grants to them.
+    /// Counts requests that had to wait, grants to them, and the times at which waiting keys gave back their last units.
     clock: u64,
 }
 
@@ -53,8 +53,11 @@ struct KeyUnits {
     waiting: u64,
     /// The requests that wait, by the time of their arrival.
     queue: BTreeMap<u64, WaitingRequest>,
-    /// The time of the last grant, or of the first request that had to wait.
+    /// The time from which the key waits for its turn: the last time at which a request of it began to wait alone, got its
+    /// units, or gave back the key's last ones.
     turn: u64,
+    /// The time of the last grant to a request that waited.
+    last_grant: u64,
 }
 
 #[derive(Debug)]
@@ -93,12 +96,13 @@ impl FairQuota<String> {
 }
 
 impl<K: Ord + Clone> FairQuota<K> {
-    /// A quota of `units_max` units, of which one key may hold `key_units_max`. Zero counts as one.
+    /// A quota of `units_max` units, of which one key may hold `key_units_max`, also by a single request. Zero counts as
+    /// one.
     pub fn new(units_max: u64, key_units_max: u64) -> Arc<Self> {
         let units_max = units_max.max(1);
         Arc::new(Self {
             units_max,
-            key_units_max: key_units_max.max(1),
+            key_units_max: key_units_max.clamp(1, units_max),
             ledger: Mutex::new(Ledger {
                 free: units_max,
                 by_key: BTreeMap::new(),
@@ -113,11 +117,18 @@ impl<K: Ord + Clone> FairQuota<K> {
         self.units_max
     }
 
-    /// Takes units for `key`.
+    /// The most units of one key, and thus of one request.
+    pub fn key_units_max(&self) -> u64 {
+        self.key_units_max
+    }
+
+    /// Takes units for `key`. A request for more than one key may have gets as many as that, so that it is not impossible.
+    /// One for more than all units never gets any.
     ///
     /// # Errors
     /// [`QuotaFull`] if the key may not have them now.
     pub fn try_take(self: &Arc<Self>, key: K, units: u64) -> Result<FairPermit<K>, QuotaFull> {
+        let units = self.counted(units);
         let mut ledger = self.ledger.lock();
         match self.try_hold(&mut ledger, &key, units) {
             true => Ok(self.permit(key, units, None)),
@@ -125,7 +136,8 @@ impl<K: Ord + Clone> FairQuota<K> {
         }
     }
 
-    /// Waits for units for `key`. They are granted even to a caller that gives up at the same moment, and then come back.
+    /// Waits for as many units for `key` as [`FairQuota::try_take`] takes. They are granted even to a caller that gives up at
+    /// the same moment, and then come back.
     ///
     /// # Errors
     /// [`QuotaFull`] if the key may not have them until `deadline`.
@@ -135,6 +147,7 @@ impl<K: Ord + Clone> FairQuota<K> {
         units: u64,
         deadline: Instant,
     ) -> Result<FairPermit<K>, QuotaFull> {
+        let units = self.counted(units);
         let (mut permit, granted) = {
             let mut ledger = self.ledger.lock();
             if self.try_hold(&mut ledger, &key, units) {
@@ -160,6 +173,14 @@ impl<K: Ord + Clone> FairQuota<K> {
             let wanted = of_key.held.saturating_add(of_key.waiting);
             wanted.saturating_add(units) > self.units_max / parts
         })
+    }
+
+    /// The units that a request counts as.
+    fn counted(&self, units: u64) -> u64 {
+        match units > self.units_max {
+            true => units,
+            false => units.min(self.key_units_max),
+        }
     }
 
     fn permit(self: &Arc<Self>, key: K, units: u64, request: Option<u64>) -> FairPermit<K> {
@@ -199,7 +220,7 @@ impl<K: Ord + Clone> FairQuota<K> {
         let is_at_its_limit =
             of_key.held > 0 && of_key.held.saturating_add(units) > self.key_units_max;
         // Where the key has had no turn, requests of other keys kept this request waiting.
-        let has_had_a_turn = of_key.held > 0 || request.is_some_and(|at| of_key.turn > at);
+        let has_had_a_turn = of_key.held > 0 || request.is_some_and(|at| of_key.last_grant > at);
         let own = request.map_or(0, |_| units);
         let others = of_key
             .held
@@ -306,6 +327,7 @@ impl<K: Ord + Clone> Ledger<K> {
         self.clock += 1;
         if let Some(of_key) = self.by_key.get_mut(key) {
             of_key.turn = self.clock;
+            of_key.last_grant = self.clock;
         }
     }
 
@@ -315,7 +337,8 @@ impl<K: Ord + Clone> Ledger<K> {
         self.waiting += 1;
         let (granted, receiver) = oneshot::channel();
         let of_key = self.by_key.entry(key.clone()).or_default();
-        if of_key.turn == 0 {
+        // What the key got before is no head start over keys that have asked meanwhile.
+        if of_key.queue.is_empty() {
             of_key.turn = request;
         }
         of_key.waiting = of_key.waiting.saturating_add(units);
@@ -343,6 +366,10 @@ impl<K: Ord + Clone> Ledger<K> {
             }
             if of_key.held == 0 && of_key.queue.is_empty() {
                 self.by_key.remove(key);
+            } else if of_key.held == 0 && left.is_none() {
+                // However early it asked again, it goes behind those that have waited while it held units.
+                self.clock += 1;
+                of_key.turn = self.clock;
             }
         }
     }

@@ -70,14 +70,26 @@ fn keys_that_go_on_asking_come_to_equal_parts() {
 }
 
 #[test]
-fn a_key_without_units_gets_all_free_units() {
-    let quota = FairQuota::new(100, 50);
+fn a_key_without_units_gets_all_free_units_up_to_its_limit() {
+    let quota = FairQuota::new(100, 90);
     let most = quota.try_take('a', 90).unwrap();
     assert!(quota.try_take('a', 1).is_err());
     assert!(quota.try_take('b', 11).is_err());
     assert!(quota.try_take('b', 10).is_ok());
     drop(most);
-    assert!(quota.try_take('b', 100).is_ok());
+    assert!(quota.try_take('b', 90).is_ok());
+}
+
+#[test]
+fn a_request_for_more_than_one_key_may_have_gets_that_and_one_for_more_than_all_nothing() {
+    let quota = FairQuota::new(100, 50);
+    let most = quota.try_take('a', 100).unwrap();
+    assert_eq!((most.units, quota.ledger.lock().free), (50, 50));
+    assert!(quota.try_take('b', 50).is_ok(), "half is left");
+    drop(most);
+    assert!(quota.try_take('a', 101).is_err());
+    assert!(is_untouched(&quota));
+    assert_eq!(FairQuota::<char>::new(4, 9).key_units_max(), 4);
 }
 
 #[test]
@@ -171,6 +183,28 @@ async fn keys_take_turns_and_each_goes_in_its_own_order() {
         assert_eq!(order(&quota, all, &requests).await, expected);
         assert!(is_untouched(&quota));
     }
+}
+
+/// Its next request would otherwise follow the first one, and the other would wait for both.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_held_units_goes_behind_those_that_waited_meanwhile() {
+    let quota = FairQuota::new(100, 100);
+    let first = quota.try_take('a', 100).unwrap();
+    let mut second = Box::pin(quota.take('a', 100, in_seconds(60)));
+    assert!(waits(&mut second));
+    let mut other = Box::pin(quota.take('b', 10, in_seconds(60)));
+    assert!(waits(&mut other));
+    drop(first);
+    let of_other = other.await.unwrap();
+    // It keeps its place now, whoever comes.
+    let mut later = Box::pin(quota.take('c', 100, in_seconds(60)));
+    assert!(waits(&mut second) && waits(&mut later));
+    drop(of_other);
+    let of_second = second.await.unwrap();
+    assert!(waits(&mut later));
+    drop(of_second);
+    assert!(later.await.is_ok());
+    assert!(is_untouched(&quota));
 }
 
 #[tokio::test(start_paused = true)]
