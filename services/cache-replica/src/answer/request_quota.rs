@@ -1,5 +1,6 @@
 //! The requests that run at a time: a limit for all, fair parts for each beneficiary, and a part for the policies of
-//! namespaces. A request whose parameters take much memory counts as several.
+//! namespaces. A request whose parameters take much memory counts as several, but not as more than its beneficiary may
+//! have: so it is never impossible, and leaves some to others.
 
 use std::sync::Arc;
 
@@ -10,6 +11,10 @@ use anteroom_wire::beneficiary::Beneficiary;
 /// The memory of parameters beyond which a request counts as one more: with 256 requests at once, all parameters take
 /// some 128 MiB.
 const PARAMETER_BYTES: u64 = 512 * 1024;
+
+/// The part of all requests that one beneficiary has at most, as a numerator and a divisor: what many small requests come
+/// to, and so what a single large one may have.
+const BENEFICIARY_PART: (u64, u64) = (2, 3);
 
 /// The quota of a replica's requests.
 #[derive(Debug)]
@@ -28,8 +33,10 @@ pub(super) struct RunningRequest {
 
 impl RequestQuota {
     pub(super) fn new(requests_max: u32) -> Self {
+        let (numerator, divisor) = BENEFICIARY_PART;
+        let of_one = u64::from(requests_max) * numerator / divisor;
         Self {
-            all: FairQuota::new(requests_max.into(), requests_max.into()),
+            all: FairQuota::new(requests_max.into(), of_one),
             namespaces: FairQuota::of_namespaces(requests_max),
         }
     }
@@ -143,6 +150,22 @@ mod tests {
         let quota = RequestQuota::new(8);
         assert!(quota.admit(&policies("a"), 64 << 20).is_ok());
         assert!(quota.admit(&requests(""), 64 << 20).is_ok());
+    }
+
+    /// The largest request counts as 129, whatever the limit.
+    #[test]
+    fn a_single_request_leaves_to_others_what_many_requests_leave_to_them() {
+        const LARGEST: u64 = 64 << 20;
+        let quota = RequestQuota::new(64);
+        let of_a = quota.admit(&policies("a"), LARGEST).unwrap();
+        assert!(admit_all(&quota, &policies("a")).is_empty());
+        let of_b = admit_all(&quota, &policies("b"));
+        // Among all requests it counts by its memory, up to the part of one beneficiary: 22 are left.
+        assert_eq!(of_b.len(), 14);
+        drop((of_a, of_b));
+        let of_cluster = quota.admit(&requests("flood"), LARGEST).unwrap();
+        assert_eq!(admit_all(&quota, &requests("shop")).len(), 14);
+        drop(of_cluster);
     }
 
     #[test]
