@@ -107,7 +107,7 @@ pub struct Args {
 
     /// Memory for the reviews that are being decided and for their facts, as in `624Mi`. The webhook
     /// counts what each review takes at most: up to 120 times its bytes, and the object five times
-    /// where policies change it. One that takes more than half of this is refused. Large facts have
+    /// where policies change it. One that takes more than a third of this is refused. Large facts have
     /// a third, and one fact at most a quarter. Leave about 128Mi of the container's limit for
     /// everything else.
     #[arg(

@@ -2,8 +2,8 @@
 //!
 //! A parsed review takes as much memory as its text, or a hundred times that: objects of many small values take the most.
 //! So its text says what it takes at most, and the review reserves that until it is answered. If too little memory is
-//! free, it waits, and is refused if none gets free in half of its time. A review that would take more than there is
-//! is refused at once. Small reviews have a reserve of their own, so that none of them waits for a large one.
+//! free, it waits, and is refused if none gets free in half of its time. A review that would take more than two thirds of
+//! what there is is refused at once: that is what one owner has at most, by one review or by many. Small reviews have a reserve of their own, so that none of them waits for a large one.
 //!
 //! The namespaces of the requests share each of the two fairly, so none of them takes what the others need. A namespace
 //! that is refused because of its own reviews is told so: see [`NoMemory`].
@@ -23,6 +23,9 @@ const SMALL_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// The share of the memory that is for small reviews alone.
 const SMALL_DIVISOR: u64 = 4;
+
+/// The part of the memory that one owner may have, and thus one review, as a numerator and a divisor.
+const OWNER_PART: (u64, u64) = (2, 3);
 
 /// Bytes of bodies that wait for memory at once. With one more, it is refused at once.
 const WAITING_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -66,11 +69,11 @@ pub(super) enum NoMemory {
     OwnReviews,
     /// Reviews of other owners take it.
     OtherReviews,
-    /// The review may take more than there is for all.
+    /// The review may take more than one may have.
     Never {
         /// The most that it takes.
         bytes: u64,
-        /// The limit.
+        /// The limit of one review.
         bytes_max: u64,
     },
 }
@@ -78,11 +81,14 @@ pub(super) enum NoMemory {
 impl ReviewMemory {
     pub(crate) fn new(bytes_max: u64) -> Self {
         let small = bytes_max / SMALL_DIVISOR;
-        let shared = |bytes_max: u64| FairQuota::new(bytes_max, bytes_max);
+        let shared = |bytes_max: u64| {
+            let (numerator, divisor) = OWNER_PART;
+            FairQuota::new(bytes_max, bytes_max / divisor * numerator)
+        };
         Self {
             small: shared(small),
             large: shared(bytes_max - small),
-            waiting: shared(WAITING_BYTES_MAX),
+            waiting: FairQuota::new(WAITING_BYTES_MAX, WAITING_BYTES_MAX),
         }
     }
 
@@ -101,11 +107,11 @@ impl ReviewMemory {
             .saturating_add(body)
             .saturating_add(needed.parsed);
         let bytes = least.saturating_add(needed.beside);
-        let pool = match bytes <= SMALL_BYTES_MAX.min(self.small.units_max()) {
+        let pool = match bytes <= SMALL_BYTES_MAX.min(self.small.key_units_max()) {
             true => &self.small,
             false => &self.large,
         };
-        let bytes_max = pool.units_max();
+        let bytes_max = pool.key_units_max();
         if least > bytes_max {
             return Err(NoMemory::Never {
                 bytes: least,
@@ -171,7 +177,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn large_reviews_wait_for_memory_and_small_ones_for_none_of_them() {
-        let memory = ReviewMemory::new(128 * MIB as u64);
+        let memory = ReviewMemory::new(192 * MIB as u64);
         let first = memory
             .admit(owner("a"), of_body(3 * MIB), in_seconds(10))
             .await;
@@ -199,7 +205,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_review_that_finds_no_memory_is_refused_after_half_of_its_time() {
-        let memory = ReviewMemory::new(128 * MIB as u64);
+        let memory = ReviewMemory::new(192 * MIB as u64);
         let _first = memory
             .admit(owner("a"), of_body(3 * MIB), in_seconds(10))
             .await
@@ -209,7 +215,8 @@ mod tests {
             (owner("b"), NoMemory::OtherReviews),
         ] {
             let begun = Instant::now();
-            let refused = memory.admit(owner, of_body(MIB), in_seconds(10)).await;
+            let needed = of_body(2 * MIB);
+            let refused = memory.admit(owner, needed, in_seconds(10)).await;
             assert_eq!(refused.map(drop), Err(reason));
             assert_eq!(begun.elapsed().as_secs(), 5);
         }
@@ -238,9 +245,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_review_that_takes_more_than_there_is_is_refused_at_once() {
+    async fn a_review_that_takes_more_than_an_owner_may_have_is_refused_at_once() {
         let memory = ReviewMemory::new(128 * MIB as u64);
-        let bytes_max = 96 * MIB as u64;
+        let bytes_max = 64 * MIB as u64; // Of 96 MiB.
         let needed = |bytes: u64, beside: u64| NeededMemory {
             body: 1_000,
             parsed: bytes - 1_000 - REVIEW_BYTES_MIN,
@@ -259,13 +266,47 @@ mod tests {
         }
     }
 
+    /// Otherwise one giant after another would be admitted, and others would find no memory for as long as that goes on.
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_of_giant_reviews_leaves_memory_and_the_next_turn_to_others() {
+        // One owner has 208 MiB of 312.
+        let memory = ReviewMemory::new(416 * MIB as u64);
+        let admit = |name: &str, mib: usize, seconds| {
+            let needed = NeededMemory {
+                body: 1_000,
+                parsed: (mib * MIB) as u64 - 1_000 - REVIEW_BYTES_MIN,
+                beside: 0,
+            };
+            Box::pin(memory.admit(owner(name), needed, in_seconds(seconds)))
+        };
+        let refused = admit("a", 209, 30).await;
+        assert!(matches!(refused, Err(NoMemory::Never { .. })));
+        let first = admit("a", 208, 30).await.unwrap();
+        tokio::time::advance(Duration::from_secs(16)).await;
+        let mut second = admit("a", 208, 30);
+        assert!((&mut second).now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let small = admit("b", 4, 10).await.unwrap();
+        assert_eq!(small.waited, Duration::ZERO);
+        let mut large = admit("c", 150, 10);
+        assert!((&mut large).now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(4)).await;
+        drop(first);
+        let large = large.await.unwrap();
+        assert_eq!(large.waited, Duration::from_secs(4));
+        assert!((&mut second).now_or_never().is_none());
+        drop(large);
+        assert!(second.await.is_ok());
+        drop(small);
+    }
+
     /// A quarter of the memory is for small reviews alone.
     #[tokio::test(start_paused = true)]
     async fn a_small_review_takes_the_memory_of_large_ones_where_that_of_small_ones_is_less() {
         let memory = ReviewMemory::new(800 * 1024);
         let needed = NeededMemory {
             body: 1_000,
-            parsed: 400 * 1024,
+            parsed: 300 * 1024,
             beside: 0,
         };
         let admitted = memory.admit(owner("a"), needed, in_seconds(10)).await;
@@ -293,14 +334,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bodies_that_wait_are_limited() {
-        let memory = ReviewMemory::new(128 * MIB as u64);
+        let memory = ReviewMemory::new(192 * MIB as u64);
         let _first = memory
             .admit(owner("a"), of_body(3 * MIB), in_seconds(10))
             .await
             .unwrap();
         let waits = NeededMemory {
             body: 8 * MIB,
-            parsed: 0,
+            parsed: 56 * MIB as u64,
             beside: 0,
         };
         let owners = ["b", "c", "d", "e"].into_iter().map(owner);
@@ -315,7 +356,7 @@ mod tests {
             (owner("b"), NoMemory::OwnReviews),
         ] {
             let refused = memory
-                .admit(owner, of_body(MIB), in_seconds(10))
+                .admit(owner, of_body(2 * MIB), in_seconds(10))
                 .now_or_never();
             assert_eq!(refused.unwrap().map(drop), Err(reason), "at once");
         }

@@ -86,7 +86,7 @@ async fn a_request_that_takes_more_memory_than_there_is_is_refused_whatever_the_
     ];
     let policies = ["Fail", "Ignore"].map(|failure| policy(failure, failure, &rules));
     let cluster = Cluster::with(&policies).await;
-    let given = ["--review-memory-limit", "6Mi"];
+    let given = ["--review-memory-limit", "9Mi"];
     let (_webhook, client) = cluster.webhook_at_once(&given).await;
     let _beats = cluster.beats(&[ingresses().as_str()]);
     cluster.service.readiness.wait_ready().await;
