@@ -249,16 +249,18 @@ impl Views {
         })
     }
 
-    /// Asks the view in this process if it is local, and replicas otherwise. A query that takes long is one for replicas:
-    /// here, it is answered only where none of them does.
+    /// Asks the view in this process if it is local and a policy of the cluster asks, and replicas otherwise. A query that
+    /// takes long is one for replicas: here, it is answered only where none of them does.
     async fn nearest(
         &self,
         question: &mut Question,
         deadline: Instant,
         waits: bool,
     ) -> Result<Replied, FactError> {
-        // Secrets are never asked for here.
-        let local = self.local.as_deref().filter(|_| !question.secret);
+        // Secrets are never asked for here, nor does a policy of a namespace ask here: it has its part of replicas, and would
+        // take the threads that decide reviews.
+        let may_be_asked = !question.secret && question.request.namespace.is_empty();
+        let local = self.local.as_deref().filter(|_| may_be_asked);
         let Some(local) = local.filter(|local| local.holds(&question.view)) else {
             return self.replicas(question, deadline, waits).await;
         };

@@ -6,7 +6,10 @@ use anteroom_model::{Incarnation, Revision};
 use anteroom_wire::query::{QueryOutcome, QueryRequest};
 use futures::{FutureExt as _, future::BoxFuture};
 
-use super::*;
+use super::{
+    together::{pods_of, request},
+    *,
+};
 
 /// Views of this process that say what a test wants them to say.
 #[derive(Debug, Default)]
@@ -17,11 +20,13 @@ struct Fake {
     at_length: Mutex<VecDeque<QueryOutcome>>,
     /// The positions that were demanded.
     demanded: Mutex<Vec<Option<(Incarnation, Revision)>>>,
+    /// It has the Pods too.
+    holds_pods: bool,
 }
 
 impl LocalViews for Fake {
     fn holds(&self, view: &ViewId) -> bool {
-        view.as_str() != "pods.v1"
+        self.holds_pods || view.as_str() != "pods.v1"
     }
 
     fn answer_at_once(
@@ -66,7 +71,7 @@ fn world(
     let fake = Arc::new(Fake {
         at_once: Mutex::new(at_once.into_iter().collect()),
         at_length: Mutex::new(at_length.into_iter().collect()),
-        demanded: Mutex::default(),
+        ..Fake::default()
     });
     let mut world = World::new(0.0);
     let local = Arc::clone(&fake);
@@ -97,6 +102,38 @@ async fn secrets_are_never_asked_for_in_this_process() {
     let fact = world.answer(entry("secrets")).await;
     assert!(fact.got().unwrap().is_err(), "no replica is there");
     assert!(fake.demanded.lock().is_empty());
+}
+
+/// In this process nobody gives it a share, and its queries would take the threads that decide reviews.
+#[tokio::test(start_paused = true)]
+async fn a_policy_of_a_namespace_never_asks_in_this_process() {
+    let fake = Arc::new(Fake {
+        at_once: Mutex::new([Some(says("here"))].into()),
+        holds_pods: true,
+        ..Fake::default()
+    });
+    let mut world = World::new(0.0);
+    let local = Arc::clone(&fake);
+    world.facts = world.facts.clone().with_local(local);
+    let _pods = world
+        .replica(view("pods.v1"), |_, _| Some(Ok(json!("there"))))
+        .await;
+    for (namespace, expected) in [("a", "there"), ("", "here")] {
+        let reader = RuleRef {
+            policy: ObjectKey::new(namespace, "p"),
+            rule: "r".into(),
+        };
+        let asked = RuleRequests {
+            asker: 0,
+            reader: &reader,
+            review_namespace: "a",
+            requests: vec![request(0, pods_of(namespace), false)],
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let facts = world.ask(vec![asked], deadline).await;
+        assert_eq!(facts[0].got().unwrap(), Ok(json!(expected)), "{namespace}");
+    }
+    assert_eq!(fake.demanded.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

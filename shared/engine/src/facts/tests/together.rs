@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn request(id: u32, subject: FactSubject, is_pushed_down: bool) -> FactRequest {
+pub(super) fn request(id: u32, subject: FactSubject, is_pushed_down: bool) -> FactRequest {
     FactRequest {
         id,
         variable: "v".into(),
@@ -83,7 +83,7 @@ async fn queries_of_several_rules_to_a_view_share_a_request() {
 }
 
 /// The Pods of a namespace; empty: of all.
-fn pods_of(namespace: &str) -> FactSubject {
+pub(super) fn pods_of(namespace: &str) -> FactSubject {
     let FactSubject::Api(mut of_all) = pod_list(true) else {
         panic!("it is a call");
     };
