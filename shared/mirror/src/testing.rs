@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_bus::{Bus, BusExt as _, Fence, Lease};
 use anteroom_model::{
-    Delta, Digest, Epoch, Failure, Group, GroupVersionResource, Incarnation, ObjectKey, Op,
-    ResourceVersion, Revision, Source, SourceInfo, ViewId, ViewRecord, ViewState, system,
+    Delta, DesiredView, Digest, Epoch, Failure, Group, GroupVersionResource, Incarnation,
+    ObjectKey, Op, ResourceVersion, Revision, Source, SourceInfo, ViewId, ViewOptions, ViewRecord,
+    ViewState, system,
 };
 use anteroom_wire::{
     beat::{Beat, ViewBeat},
@@ -188,6 +189,23 @@ impl ViewWriter {
         let id = info.source.view_id();
         self.views.insert(id.clone(), Model::new(info));
         id
+    }
+
+    /// Writes that an open view is desired. `in_quota`: only policies of namespaces need it.
+    pub async fn desire(&mut self, view: &ViewId, in_quota: bool) {
+        let desired_views = system::desired_views();
+        if !self.views.contains_key(&desired_views) {
+            self.open(system_info(system::desired_views_source()));
+        }
+        let options = ViewOptions {
+            in_quota,
+            ..ViewOptions::default()
+        };
+        let info = self.model(view).info.clone();
+        let desired = serde_json::to_value(DesiredView { info, options });
+        let desired = desired.expect("a record is JSON");
+        self.put(&desired_views, "", view.as_str(), desired).await;
+        self.synced(&desired_views).await;
     }
 
     /// The view as it should be.

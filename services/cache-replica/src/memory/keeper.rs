@@ -2,14 +2,15 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    hash::{BuildHasher as _, RandomState},
     sync::Arc,
     time::Duration,
 };
 
-use anteroom_mirror::{Mirror, ViewHandle};
-use anteroom_model::{DesiredView, Revision, Source, ViewId, ViewOptions, system};
+use anteroom_mirror::{ContentStamp, Mirror, ViewHandle, ViewSet};
+use anteroom_model::{DesiredView, Source, ViewId, ViewOptions, system};
 use anteroom_runtime::Check;
-use anteroom_view::LifeState;
+use anteroom_view::{LifeState, Object};
 use anteroom_wire::body;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -67,11 +68,21 @@ pub(crate) struct Moved {
     coming: Option<u64>,
 }
 
-/// The options of views that the watcher wants.
+/// The options of the views that the mirror has, as the watcher wants them.
 #[derive(Default)]
 pub(crate) struct DesiredOptions {
-    revision: Option<Revision>,
-    views: HashMap<ViewId, KeptOptions>,
+    /// The state of the view that they were read from.
+    content: Option<ContentStamp>,
+    views: HashMap<ViewId, ReadOptions>,
+    /// Makes the hashes of records.
+    hashes: RandomState,
+}
+
+/// The options of a view, and the hash of the record that they were read from; `None`: there was none.
+#[derive(Clone, Default)]
+struct ReadOptions {
+    hash: Option<u64>,
+    kept: KeptOptions,
 }
 
 /// The options of a view, and the namespace of a tenants' view: see [`EvictableView::tenant`].
@@ -96,28 +107,44 @@ impl From<DesiredView> for KeptOptions {
 }
 
 impl DesiredOptions {
-    /// Reads the entries again if they have changed. Old entries are better than none.
-    fn renew(&mut self, view: Option<ViewHandle>) {
+    /// Reads the records of these views again if any record has changed, or a view is new. Only what has changed is decoded:
+    /// tenants can change records of their own views all the time. Old options are better than none.
+    fn renew(&mut self, view: Option<ViewHandle>, held: &ViewSet) {
         let Some(view) = view else { return };
-        if self.revision == Some(view.status().borrow().revision) {
+        let Ok((desired, position)) = view.snapshot(Some(u64::MAX)) else {
+            return;
+        };
+        let is_new = |id: &ViewId| !self.views.contains_key(id);
+        if self.content == Some(position.content) && !held.keys().any(is_new) {
             return;
         }
-        let renewed = view.read(Some(u64::MAX), |read, position| {
-            let desired = read.objects().filter_map(|object| {
-                let desired: DesiredView = body::decode(object.body()).ok()?;
-                Some((ViewId::new(object.name()), KeptOptions::from(desired)))
-            });
-            (position.revision, desired.collect())
-        });
-        if let Ok((revision, views)) = renewed {
-            self.revision = Some(revision);
-            self.views = views;
-        }
+        let desired = desired.read();
+        let read = |id: &ViewId| {
+            let record = desired.get("", id.as_str()).map(Object::body);
+            let hash = record.map(|record| self.hashes.hash_one(record));
+            match self.views.get(id) {
+                Some(known) if known.hash == hash => known.clone(),
+                _ => ReadOptions {
+                    hash,
+                    kept: record.map(kept).unwrap_or_default(),
+                },
+            }
+        };
+        let views = held.keys().map(|id| (id.clone(), read(id))).collect();
+        self.views = views;
+        self.content = Some(position.content);
     }
 
     fn options_of(&self, view: &ViewId) -> KeptOptions {
-        self.views.get(view).cloned().unwrap_or_default()
+        let known = self.views.get(view);
+        known.map(|known| known.kept.clone()).unwrap_or_default()
     }
+}
+
+/// Returns the options in a record; the usual ones, where it cannot be read.
+fn kept(record: &[u8]) -> KeptOptions {
+    let desired = body::decode::<DesiredView>(record);
+    desired.map(KeptOptions::from).unwrap_or_default()
 }
 
 impl Keeper {
@@ -138,7 +165,7 @@ impl Keeper {
     fn check_memory(&mut self) {
         let views = Arc::clone(&self.mirror.views().borrow());
         self.desired
-            .renew(self.mirror.view(&system::desired_views()));
+            .renew(self.mirror.view(&system::desired_views()), &views);
         self.moved.retain(|id, _| views.contains_key(id));
         self.uses.retain(|id| views.contains_key(id));
         let now = self.uses.now();
@@ -305,5 +332,62 @@ fn reason(why: EvictionReason, subject: &EvictableView, limit: Option<u64>) -> S
             "the memory limit of {limit} bytes was reached, and it was used least recently; it comes \
              back when there is room, or older ones may go"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_bus::{Bus, LogScope, local::LocalBus};
+    use anteroom_mirror::{
+        MirrorConfig, MirrorMetrics,
+        testing::{ViewWriter, collection},
+    };
+
+    use super::*;
+
+    /// Renews the options, while the writer beats, until a view's are these.
+    async fn renewed(
+        options: &mut DesiredOptions,
+        mirror: &Mirror,
+        writer: &ViewWriter,
+        view: &ViewId,
+        is_tenants: bool,
+    ) {
+        let renewing = async {
+            while options.content.is_none()
+                || !options.views.contains_key(view)
+                || options.options_of(view).tenant.is_some() != is_tenants
+            {
+                writer.beat().await;
+                tokio::time::sleep(LOOK).await;
+                let held = Arc::clone(&mirror.views().borrow());
+                options.renew(mirror.view(&system::desired_views()), &held);
+            }
+        };
+        let time = Duration::from_secs(60);
+        tokio::time::timeout(time, renewing).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn options_are_read_of_the_views_that_the_mirror_has_alone() {
+        let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
+        let mut writer = ViewWriter::new(Arc::clone(&bus)).await;
+        let views = ["here", "elsewhere"].map(|plural| writer.open(collection(plural, "Kind")));
+        for view in &views {
+            writer.desire(view, true).await;
+            writer.synced(view).await;
+        }
+        let [here, _] = views;
+        let scope = LogScope::Views(vec![system::desired_views(), here.clone()]);
+        let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
+        let stop = CancellationToken::new();
+        let mirror = Mirror::start(bus, scope, config, metrics, &stop);
+        let mut options = DesiredOptions::default();
+        renewed(&mut options, &mirror, &writer, &here, true).await;
+        let of: Vec<_> = options.views.keys().filter(|id| !id.is_system()).collect();
+        assert_eq!(of, [&here]);
+        writer.desire(&here, false).await;
+        renewed(&mut options, &mirror, &writer, &here, false).await;
+        stop.cancel();
     }
 }
