@@ -52,5 +52,5 @@ mod waiting;
 
 pub use args::Args;
 pub use command::Command;
-pub use local::{LocalArgs, LocalReplica};
+pub use local::{LocalArgs, LocalReplica, OptionsState};
 pub use replica::{run, run_and_show};

@@ -5,7 +5,7 @@
 //!   once a replica serves its views. It has no keys.
 //! - Where a replica that serves others is in the process that asks, all its views are local.
 //!
-//! Sealed views, those of Secrets, are never local.
+//! Sealed views, those of Secrets, are never local. Nor are those that only policies of namespaces need.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,10 +14,15 @@ use std::{
 };
 
 use anteroom_bus::{Bus, LogScope};
-use anteroom_mirror::{Mirror, MirrorConfig, MirrorMetrics, ViewHandle, ViewSet};
-use anteroom_model::{FactError, SourceKind, ViewId, system};
+use anteroom_mirror::{
+    ChangeMarks, ContentStamp, Mirror, MirrorConfig, MirrorMetrics, ViewHandle, ViewSet,
+};
+use anteroom_model::{DesiredView, FactError, SourceKind, ViewId, system};
 use anteroom_runtime::Service;
-use anteroom_wire::query::{self, QueryOutcome, QueryRequest, RPC_BYTES_MAX};
+use anteroom_wire::{
+    body,
+    query::{self, QueryOutcome, QueryRequest, RPC_BYTES_MAX},
+};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -56,6 +61,9 @@ pub struct LocalArgs {
     /// The age of a view's last news above which the view is stale.
     pub age_max_ms: u64,
 }
+
+/// A state of what the watcher says of views. No two states are the same.
+pub type OptionsState = ContentStamp;
 
 /// A replica as its own process asks it.
 #[derive(Debug)]
@@ -160,6 +168,25 @@ impl LocalReplica {
         kept
     }
 
+    /// Waits until the options of views are known: before, no view is held.
+    pub async fn options_known(&self) {
+        let desired_views = system::desired_views();
+        loop {
+            let mut marks = ChangeMarks::set(&self.mirror, |view| *view == desired_views);
+            if self.options_state().is_some() {
+                return;
+            }
+            marks.passed().await;
+        }
+    }
+
+    /// Returns the state of what the watcher says of views: when it changes, others may be local. `None`: it is not known.
+    pub fn options_state(&self) -> Option<OptionsState> {
+        let desired = self.mirror.view(&system::desired_views())?;
+        let content = desired.read(Some(u64::MAX), |_, position| position.content);
+        content.ok()
+    }
+
     /// Answers from now on for those of these views that may be local, and for no others. New views are read from the
     /// log beside the others. Does nothing where none has changed. A replica that serves others holds its views anyway.
     pub fn hold<'v>(&self, views: impl Iterator<Item = &'v ViewId>) {
@@ -171,7 +198,10 @@ impl LocalReplica {
             .collect();
         wanted.sort_unstable_by(|one, other| rank(one).cmp(&rank(other)));
         wanted.dedup();
-        let matching = wanted.len();
+        let Some(mut wanted) = self.needed_by_the_cluster(wanted) else {
+            return;
+        };
+        let are_too_many = wanted.len() > VIEWS_MAX;
         wanted.truncate(VIEWS_MAX);
         let mut held = chosen.held.write();
         let has_new = wanted.iter().any(|view| !held.contains_key(*view));
@@ -183,13 +213,29 @@ impl LocalReplica {
         drop(held);
         self.mirror.follow(followed(&wanted));
         tracing::info!(views = wanted.len(), "local views changed");
-        if matching > VIEWS_MAX {
+        if are_too_many {
             tracing::warn!(
-                matching,
                 views_max = VIEWS_MAX,
                 "more views match --local-views than may be local: replicas are asked for the others; name fewer views"
             );
         }
+    }
+
+    /// Returns the first of these views that not only policies of namespaces need, one more than may be local. Tenants make
+    /// as many of the others as they like, and choose their names. `None`: nobody knows yet who needs them.
+    fn needed_by_the_cluster<'v>(&self, views: Vec<&'v ViewId>) -> Option<Vec<&'v ViewId>> {
+        let desired = self.mirror.view(&system::desired_views())?;
+        let needed = desired.read(Some(u64::MAX), |desired, _| {
+            let is_needed = |view: &&ViewId| {
+                let record = desired.get("", view.as_str());
+                let desired =
+                    record.and_then(|record| body::decode::<DesiredView>(record.body()).ok());
+                desired.is_some_and(|desired| !desired.options.in_quota)
+            };
+            let needed = views.into_iter().filter(is_needed);
+            needed.take(VIEWS_MAX + 1).collect()
+        });
+        needed.ok()
     }
 
     /// Returns true if the view is local, whether it answers or not.
@@ -276,8 +322,7 @@ fn may_be_local(view: &ViewId) -> bool {
     }
 }
 
-/// The place of a view among those that may be local: views of whole types first, since those with a namespace or a
-/// selector may be a tenant's, who could make any number of them.
+/// The place of a view among those that may be local: views of whole types first.
 fn rank(view: &ViewId) -> (bool, &str) {
     let name = view.as_str();
     (name.contains('~'), name)
@@ -303,6 +348,9 @@ fn limited(outcome: QueryOutcome, usage: &ViewUsage) -> QueryOutcome {
 
 #[cfg(test)]
 mod tests {
+    use anteroom_mirror::testing::ViewWriter;
+    use anteroom_model::{Collection, GroupVersionResource, Source, SourceInfo};
+
     use super::*;
 
     #[test]
@@ -322,24 +370,49 @@ mod tests {
         assert!(!may_be_local(&system::policies()));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn only_views_that_match_a_pattern_are_held() {
         let local = LocalArgs {
             views: vec!["*.networking.k8s.io".to_owned(), "services.v1".to_owned()],
             memory_limit: 64 << 20,
             age_max_ms: 60_000,
         };
-        let bus = Arc::new(anteroom_bus::local::LocalBus::new());
+        let bus: Arc<dyn Bus> = Arc::new(anteroom_bus::local::LocalBus::new());
+        let mut writer = ViewWriter::new(Arc::clone(&bus)).await;
+        let mut views = Vec::new();
+        for (group, plural, in_quota, expected) in [
+            ("networking.k8s.io", "ingresses", false, true),
+            ("networking.k8s.io", "networkpolicies", true, false),
+            ("", "services", false, true),
+            ("", "secrets", false, false),
+            ("", "pods", false, false),
+        ] {
+            let gvr = GroupVersionResource::new(group, "v1", plural);
+            let view = writer.open(SourceInfo {
+                source: Source::Collection(Collection::all(gvr)),
+                kind: plural.to_owned(),
+                namespaced: true,
+            });
+            writer.desire(&view, in_quota).await;
+            views.push((view, expected));
+        }
+        // The watcher has not said who needs it.
+        views.push((ViewId::new("ipaddresses.v1.networking.k8s.io"), false));
         let replica = LocalReplica::start(&local, bus, &CancellationToken::new());
-        let views = [
-            ("ingresses.v1.networking.k8s.io", true),
-            ("services.v1", true),
-            ("services.v1~0123456789abcdef", false),
-            ("secrets.v1", false),
-            ("pods.v1", false),
-        ];
-        let views = views.map(|(view, expected)| (ViewId::new(view), expected));
-        replica.hold(views.iter().map(|(view, _)| view));
+        let hold_all = || replica.hold(views.iter().map(|(view, _)| view));
+        hold_all();
+        assert!(views.iter().all(|(view, _)| !replica.holds(view)));
+        let beats = async {
+            loop {
+                writer.beat().await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            () = replica.options_known() => {}
+            () = beats => {}
+        }
+        hold_all();
         for (view, expected) in &views {
             assert_eq!(replica.holds(view), *expected, "{view}");
         }

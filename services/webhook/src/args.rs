@@ -154,8 +154,8 @@ pub struct Args {
     /// Views that this webhook holds itself, by name or by the plural of their resource, as in
     /// `ingresses,services.v1,apicall:*`. `*` stands for any text. It answers short queries of them without a replica, and
     /// goes on while NATS is away, up to the age at which they are stale. Views of Secrets and objects that are read by
-    /// name are never local, and 32 are the most. Policies of namespaces ask replicas alone. Each webhook reads these views
-    /// from the log, and needs memory for them.
+    /// name are never local, and 32 are the most. Nothing of a namespace's policies is local: they ask replicas alone, also
+    /// for views that only they need. Each webhook reads these views from the log, and needs memory for them.
     #[arg(
         long,
         env = "ANTEROOM_LOCAL_VIEWS",

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_cache_replica::LocalReplica;
+use anteroom_cache_replica::{LocalReplica, OptionsState};
 use anteroom_engine::{
     catalog::{Catalogs, EntrySet},
     facts::LocalViews,
@@ -55,7 +55,8 @@ impl LocalViews for ReplicaViews {
     }
 }
 
-/// Has the replica hold the views that entries are bound to, and tells the memory that they take, until shutdown.
+/// Has the replica hold the views that entries are bound to, but those that only policies of namespaces need. Tells the
+/// memory that they take, until shutdown.
 pub(crate) async fn keep(
     replica: Arc<LocalReplica>,
     mut catalogs: Catalogs,
@@ -64,20 +65,29 @@ pub(crate) async fn keep(
 ) -> anyhow::Result<()> {
     let stop = shutdown.token();
     let keeping = async {
-        let mut held: Option<Arc<EntrySet>> = None;
+        let mut held: Option<(Arc<EntrySet>, Option<OptionsState>)> = None;
+        replica.options_known().await;
         loop {
             let catalog = catalogs.borrow_and_update().clone();
             let entries = catalog.map(|catalog| Arc::clone(&catalog.entries));
+            // A view that policies of the cluster need may be one that only those of namespaces need later.
+            let options = replica.options_state();
             let is_new = |entries: &Arc<EntrySet>| {
-                !held.as_ref().is_some_and(|held| Arc::ptr_eq(held, entries))
+                let is_same = held
+                    .as_ref()
+                    .is_some_and(|(held, of)| Arc::ptr_eq(held, entries) && *of == options);
+                !is_same
             };
             if let Some(entries) = entries.filter(is_new) {
                 // There may be a hundred thousand of them.
                 off_thread(|| replica.hold(entries.views()));
-                held = Some(entries);
+                held = Some((entries, options));
                 sleep(PACE).await;
             }
             bytes.set(i64::try_from(replica.bytes()).unwrap_or(i64::MAX));
+            if replica.options_state() != options {
+                continue; // Those of a new entry's view came after the entry.
+            }
             if let Ok(Err(_)) = timeout(PACE, catalogs.changed()).await {
                 // No catalog comes any more: the webhook ends.
                 std::future::pending::<()>().await;

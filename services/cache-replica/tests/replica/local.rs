@@ -35,6 +35,7 @@ impl Local {
         let ingresses = (0..objects).map(|n| (key(n), ingress(n)));
         writer.put_all(&view, ingresses.collect()).await;
         writer.synced(&view).await;
+        writer.desire(&view, false).await;
         let stop = CancellationToken::new();
         let args = LocalArgs {
             views: vec!["ingresses".to_owned()],
@@ -44,13 +45,30 @@ impl Local {
         let reader: Arc<dyn Bus> = Arc::new(bus.join());
         let replica = LocalReplica::start(&args, reader, &stop);
         tokio::spawn(Arc::clone(&replica).run(stop.clone()));
-        replica.hold([&view, &ViewId::new("services.v1")].into_iter());
-        Self {
+        let local = Self {
             writer,
             view,
             replica,
             _stop: stop.drop_guard(),
-        }
+        };
+        local.until_it_holds(true).await;
+        local
+    }
+
+    /// Has it hold the view as often as it takes until it does, or does not any more, while the writer beats.
+    async fn until_it_holds(&self, expected: bool) {
+        let services = ViewId::new("services.v1");
+        let until = async {
+            loop {
+                self.replica.hold([&self.view, &services].into_iter());
+                if self.replica.holds(&self.view) == expected {
+                    return;
+                }
+                self.writer.beat().await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, until).await.unwrap();
     }
 
     /// The first outcome for which `is_it` holds, while the writer beats.
@@ -95,6 +113,16 @@ async fn a_view_that_matches_is_answered_in_the_process_and_others_are_not() {
         .replica
         .answer_at_once(&other, &request("@"), PATIENCE);
     assert!(matches!(refused, Some(Err(FactError::NotSynced { .. }))));
+}
+
+/// A tenant chooses the names of its views, and how many there are: they would take the places of the cluster's.
+#[tokio::test(start_paused = true)]
+async fn a_view_is_local_while_others_than_policies_of_namespaces_need_it() {
+    let mut local = Local::with_ingresses(3, LIMIT).await;
+    for in_quota in [true, false] {
+        local.writer.desire(&local.view, in_quota).await;
+        local.until_it_holds(!in_quota).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

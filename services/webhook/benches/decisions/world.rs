@@ -187,6 +187,7 @@ pub(crate) async fn write_log(bus: Arc<dyn Bus>, which: Which, objects: usize) -
     let ingresses = (0..objects).map(stored).collect();
     writer.put_all(&view, ingresses).await;
     writer.synced(&view).await;
+    writer.desire(&view, false).await;
     write_catalog(&mut writer, &view, which).await;
     writer
 }

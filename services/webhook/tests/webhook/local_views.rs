@@ -39,6 +39,7 @@ impl Alone {
             .put_all(&view, (0..hosts).map(stored).collect())
             .await;
         writer.synced(&view).await;
+        writer.desire(&view, false).await;
         let kind = KindRecord {
             gvr: GroupVersionResource::new("networking.k8s.io", "v1", "ingresses"),
             kind: "Ingress".into(),
