@@ -6,6 +6,8 @@ use anteroom_model::ObjectKey;
 use anteroom_policy::{Driver, Policy, PolicyException, RequestParts};
 use bytes::Bytes;
 
+use crate::compile_turns::{ChangedManifests, CompileTurns};
+
 /// All exceptions. Immutable.
 #[derive(Debug, Default)]
 pub struct Exceptions {
@@ -61,18 +63,39 @@ impl CompiledException {
 impl Exceptions {
     /// Builds the set from manifests, compiling only those that `before` does not have.
     pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
+        let mut turns = CompileTurns::default();
+        Self::build_while(before, manifests, &mut turns, || true)
+    }
+
+    /// Builds the set as [`Exceptions::build`] does, and compiles exceptions only while `goes_on` is true, but one in any
+    /// case. The others wait: their version of `before`, if there is one, stays in force.
+    pub(crate) fn build_while(
+        before: &Self,
+        manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>,
+        turns: &mut CompileTurns,
+        goes_on: impl FnMut() -> bool,
+    ) -> Self {
         let known: HashMap<&ObjectKey, &Arc<CompiledException>> = before
             .entries
             .iter()
             .map(|entry| (&entry.key, entry))
             .collect();
-        let manifests = manifests.into_iter();
-        let entries = manifests.map(|(key, body)| match known.get(&key) {
-            Some(entry) if entry.body == body => Arc::clone(entry),
-            _ => Arc::new(CompiledException::compile(key, body)),
-        });
+        turns.begin();
+        let (mut entries, mut changed) = (Vec::new(), ChangedManifests::default());
+        for (key, body) in manifests {
+            match known.get(&key).copied() {
+                Some(entry) if entry.body == body => entries.push(Arc::clone(entry)),
+                _ => turns.add(&mut changed, key, body),
+            }
+        }
+        let compile = |key: ObjectKey, body: Bytes| {
+            entries.push(Arc::new(CompiledException::compile(key, body)));
+        };
+        turns.compile_while(changed, compile, goes_on);
+        let in_force = turns.waiting().filter_map(|key| known.get(key).copied());
+        entries.extend(in_force.cloned());
         let mut exceptions = Self {
-            entries: entries.collect(),
+            entries,
             ..Self::default()
         };
         exceptions.entries.sort_by(|a, b| a.key.cmp(&b.key));
@@ -194,6 +217,32 @@ mod tests {
         assert_eq!(read(&none), json!({"username": "a"}));
         let some = Exceptions::build(&none, [manifest("a", &["p"])]);
         assert_eq!(read(&some), json!({"username": "a", "groups": ["b"]}));
+    }
+
+    #[test]
+    fn changed_exceptions_are_compiled_in_turns_of_namespaces_and_stay_as_they_were_until_then() {
+        let all = |policy: &str| {
+            ["a/1", "a/2", "b/1"].map(|of| {
+                let (namespace, name) = of.split_once('/').unwrap();
+                let (_, body) = manifest(name, &[policy]);
+                (ObjectKey::new(namespace, name), body)
+            })
+        };
+        let none = Exceptions::default();
+        let mut turns = CompileTurns::default();
+        let first = Exceptions::build_while(&none, all("p"), &mut turns, || true);
+        assert_eq!(turns.waiting().count(), 0);
+        // The last turn was that of `a`.
+        let second = Exceptions::build_while(&first, all("q"), &mut turns, || false);
+        let same = |at: usize| Arc::ptr_eq(&first.entries[at], &second.entries[at]);
+        assert_eq!([0, 1, 2].map(same), [true, true, false]);
+        assert_eq!((turns.waiting().count(), second.count()), (2, 3));
+        // What is gone is gone at once.
+        let [one, two, _] = all("q");
+        let third = Exceptions::build_while(&second, [one], &mut turns, || false);
+        assert_eq!((turns.waiting().count(), third.count()), (0, 1));
+        let fourth = Exceptions::build(&third, [two]);
+        assert_eq!(fourth.count(), 1);
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | `drive`, `rule_run` | the one loop over rules; the state of one rule in it |
 //! | `rule`, `phase` | names and results of a rule; phases of admission |
 //! | `catalog` | the data that the watcher published: entries, kinds, policies, exceptions |
+//! | `compile_turns` | the turns in which changed policies and exceptions of namespaces are compiled |
 //! | `policies`, `exceptions`, `kinds` | policies, exceptions and kinds in force, indexed |
 //! | `facts` | the interface to facts, and the facts of a cluster |
 //! | `incoming` | a request as it arrives |
@@ -49,6 +50,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod catalog;
+mod compile_turns;
 pub mod decide;
 pub mod drive;
 pub mod exceptions;

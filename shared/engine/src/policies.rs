@@ -24,7 +24,6 @@ use crate::{
 };
 use index::Index;
 
-pub(crate) use build::CompileTurns;
 pub use scope::{Assignment, CallScope, CalledWebhook};
 
 /// The seconds that the API server waits for a webhook where a policy does not say.

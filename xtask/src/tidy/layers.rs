@@ -33,18 +33,26 @@ const LAYERED: &[Layered] = &[
     Layered {
         folder: "shared/engine",
         layers: &[
-            ("exceptions", &[]),
+            ("compile_turns", &[]),
+            ("exceptions", &["compile_turns"]),
             ("exemptions", &[]),
             ("kinds", &[]),
             ("off_thread", &[]),
             ("phase", &[]),
             ("rule", &[]),
-            ("policies", &["phase", "rule"]),
+            ("policies", &["compile_turns", "phase", "rule"]),
             ("recorder", &["policies", "rule"]),
             ("violations", &["recorder"]),
             (
                 "catalog",
-                &["exceptions", "kinds", "off_thread", "policies", "recorder"],
+                &[
+                    "compile_turns",
+                    "exceptions",
+                    "kinds",
+                    "off_thread",
+                    "policies",
+                    "recorder",
+                ],
             ),
             ("incoming", &["catalog"]),
             (

@@ -17,11 +17,8 @@ use super::{
     position::{WaitingPolicies, claimed, position, waiting_since},
 };
 use crate::{
-    exceptions::Exceptions,
-    kinds::Kinds,
-    off_thread::off_thread,
-    policies::{CompileTurns, PolicySet},
-    recorder::SharedRecorder,
+    compile_turns::CompileTurns, exceptions::Exceptions, kinds::Kinds, off_thread::off_thread,
+    policies::PolicySet, recorder::SharedRecorder,
 };
 
 /// The least time between two catalogs: entries that are created by the hundred are taken in
@@ -32,11 +29,11 @@ const PACE_MIN: Duration = Duration::from_millis(20);
 /// bounded share of the processor.
 const PACE: u32 = 4;
 
-/// The same while policies wait to be compiled.
+/// The same while policies or exceptions wait to be compiled.
 const PACE_WAITING: u32 = 2;
 
-/// The time for which changed policies are compiled before a catalog is published. Further policies of namespaces wait for
-/// the next catalog.
+/// The time for which changed policies, and then changed exceptions, are compiled before a catalog is published. Further ones
+/// of namespaces wait for the next catalog.
 const COMPILE_TIME: Duration = Duration::from_millis(200);
 
 /// Follows the system views until shutdown.
@@ -80,9 +77,9 @@ pub async fn follow(
                 Connection::Down => "the bus, which is out of reach".to_owned(),
             });
         }
-        let pace = match reader.waiting.is_empty() {
-            true => PACE,
-            false => PACE_WAITING,
+        let pace = match reader.has_turns() {
+            true => PACE_WAITING,
+            false => PACE,
         };
         let pace = PACE_MIN.max(begun.elapsed() * pace);
         tokio::select! {
@@ -131,6 +128,7 @@ struct CatalogReader {
     /// not.
     position: LogPosition,
     turns: CompileTurns,
+    exception_turns: CompileTurns,
     /// The policies that wait to be compiled, with a position before their first version that waits.
     waiting: WaitingPolicies,
     /// See [`Mirror::shortened`].
@@ -221,6 +219,7 @@ impl CatalogReader {
             read_to: LogPosition::default(),
             position: LogPosition::default(),
             turns: CompileTurns::default(),
+            exception_turns: CompileTurns::default(),
             waiting: WaitingPolicies::new(),
             shortened: 0,
             begins_anew: false,
@@ -264,9 +263,7 @@ impl CatalogReader {
                 Kinds::new(records)
             }),
             self.compile_policies(),
-            self.exceptions.refresh(&self.mirror, |before, view| {
-                Exceptions::build(before, objects(view))
-            }),
+            self.compile_exceptions(),
         ];
         let known = self.entries.content.is_some()
             && self.kinds.content.is_some()
@@ -314,6 +311,29 @@ impl CatalogReader {
         true
     }
 
+    /// Compiles the exceptions that have changed, or waited for that. Returns whether there were any. The first catalog has
+    /// all exceptions.
+    fn compile_exceptions(&mut self) -> bool {
+        let (is_first, begun) = (self.exceptions.content.is_none(), Instant::now());
+        let again = self.exception_turns.waiting().next().is_some();
+        let copy = |_: &Exceptions, view: Read<'_>| objects(view);
+        let Some((content, manifests)) = self.exceptions.read(&self.mirror, again, copy) else {
+            return false;
+        };
+        let goes_on = || is_first || begun.elapsed() < COMPILE_TIME;
+        let before = &self.exceptions.value;
+        let turns = &mut self.exception_turns;
+        let exceptions = Exceptions::build_while(before, manifests, turns, goes_on);
+        self.exceptions.value = Arc::new(exceptions);
+        self.exceptions.content = Some(content);
+        true
+    }
+
+    /// Returns whether policies or exceptions wait to be compiled.
+    fn has_turns(&self) -> bool {
+        !self.waiting.is_empty() || self.exception_turns.waiting().next().is_some()
+    }
+
     /// Returns the position of the parts. While the log that lost records is read again, what is served may be of what it
     /// has lost, so no position is known.
     fn next_position(&self, parts: [&LogPosition; 3], read_to: Option<Revision>) -> LogPosition {
@@ -344,13 +364,13 @@ impl CatalogReader {
         format!("the views {}, which the watcher writes", missing.join(", "))
     }
 
-    /// Waits until any of the views may have changed since it was read last, and be it while it was read. Policies that
-    /// wait are a reason to read on.
+    /// Waits until any of the views may have changed since it was read last, and be it while it was read. Policies and
+    /// exceptions that wait are a reason to read on.
     ///
     /// # Errors
     /// The bus was closed.
     async fn changed(&mut self) -> anyhow::Result<()> {
-        if !self.waiting.is_empty() {
+        if self.has_turns() {
             return Ok(());
         }
         let Some(marks) = &mut self.marks else {

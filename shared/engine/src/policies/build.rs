@@ -1,52 +1,15 @@
 //! Builds a set of policies from manifests. Only those that changed are compiled, and not all at once where many are.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Bound,
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use anteroom_model::ObjectKey;
 use bytes::Bytes;
 
 use super::{CompiledPolicy, Index, PolicySet};
-use crate::phase::ByPhase;
-
-/// The turns in which changed policies of namespaces are compiled, where a set is built again and again. A namespace
-/// that changes many, or one in a loop, lets the others wait for one policy.
-#[derive(Debug, Default)]
-pub(crate) struct CompileTurns {
-    /// Counts the sets that were built.
-    sets: u64,
-    /// The namespace that had the last turn.
-    last: Box<str>,
-    /// The policies that wait to be compiled, by the number of the set that they were changed in.
-    waiting: HashMap<ObjectKey, u64>,
-}
-
-/// Changed manifests by namespace, and in it by the number of the set that they were changed in.
-type Changed = BTreeMap<Box<str>, BTreeMap<(u64, ObjectKey), Bytes>>;
-
-impl CompileTurns {
-    /// Returns the policies whose present version waits to be compiled, after the last set was built.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.waiting.keys()
-    }
-
-    /// Takes the manifest with the next turn.
-    fn take(&mut self, changed: &mut Changed) -> Option<(ObjectKey, Bytes)> {
-        let range = (Bound::Excluded(&*self.last), Bound::<&str>::Unbounded);
-        let next = changed.range::<str, _>(range).next();
-        let (namespace, _) = next.or_else(|| changed.first_key_value())?;
-        self.last.clone_from(namespace);
-        let of_namespace = changed.get_mut(&*self.last)?;
-        let ((_, key), body) = of_namespace.pop_first()?;
-        if of_namespace.is_empty() {
-            changed.remove(&*self.last);
-        }
-        Some((key, body))
-    }
-}
+use crate::{
+    compile_turns::{ChangedManifests, CompileTurns},
+    phase::ByPhase,
+};
 
 impl PolicySet {
     /// Builds the set from manifests, compiling only those that `before` does not have. A manifest that does not
@@ -66,16 +29,16 @@ impl PolicySet {
         before: &Self,
         manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>,
         turns: &mut CompileTurns,
-        mut goes_on: impl FnMut() -> bool,
+        goes_on: impl FnMut() -> bool,
     ) -> Self {
         let known: HashMap<&ObjectKey, &Arc<CompiledPolicy>> = before
             .entries
             .iter()
             .map(|entry| (&entry.key, entry))
             .collect();
-        turns.sets += 1;
+        turns.begin();
         let (mut entries, mut passed_over) = (Vec::new(), HashMap::new());
-        let mut changed = Changed::new();
+        let mut changed = ChangedManifests::default();
         for (key, body) in manifests {
             match known.get(&key).copied() {
                 Some(known) if known.body == body => entries.push(Arc::clone(known)),
@@ -83,14 +46,10 @@ impl PolicySet {
                     entries.push(Arc::clone(known));
                     passed_over.insert(key, body);
                 }
-                _ => {
-                    let since = turns.waiting.get(&key).copied().unwrap_or(turns.sets);
-                    let of_namespace = changed.entry(key.namespace.clone()).or_default();
-                    of_namespace.insert((since, key), body);
-                }
+                _ => turns.add(&mut changed, key, body),
             }
         }
-        let mut compile = |key: ObjectKey, body: Bytes| {
+        let compile = |key: ObjectKey, body: Bytes| {
             let read = CompiledPolicy::compile(key.clone(), body.clone());
             match known.get(&key).copied().filter(|known| read.leaves(known)) {
                 Some(known) => {
@@ -100,21 +59,8 @@ impl PolicySet {
                 None => entries.push(Arc::new(read)),
             }
         };
-        for ((_, key), body) in changed.remove("").unwrap_or_default() {
-            compile(key, body);
-        }
-        let mut is_first = true;
-        while is_first || goes_on() {
-            is_first = false;
-            let Some((key, body)) = turns.take(&mut changed) else {
-                break;
-            };
-            compile(key, body);
-        }
-        let waiting = changed.into_values().flat_map(BTreeMap::into_keys);
-        turns.waiting = waiting.map(|(since, key)| (key, since)).collect();
-        let in_force = turns.waiting.keys();
-        let in_force = in_force.filter_map(|key| known.get(key).copied());
+        turns.compile_while(changed, compile, goes_on);
+        let in_force = turns.waiting().filter_map(|key| known.get(key).copied());
         entries.extend(in_force.cloned());
         entries.sort_by(|a, b| a.key.cmp(&b.key));
         Self {
