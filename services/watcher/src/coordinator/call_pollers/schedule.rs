@@ -109,14 +109,14 @@ impl Schedule {
         let old = match (spec.on_failure, self.good) {
             (OnFailure::ServeStale(most), Some(good)) => {
                 let usable_for = most.saturating_sub(now.saturating_duration_since(good));
-                (!usable_for.is_zero()).then_some((good, usable))
+                (!usable_for.is_zero()).then_some((good, usable_for))
             }
             // Where nobody knows how old the data are, they are not served as if somebody did.
             (OnFailure::Error, _) | (OnFailure::ServeStale(_), None) => None,
         };
         let (report, wait) = match old {
             // They are told in time that the data are too old.
-            Some((good, usable_for)) => (Report::Old(failure, good), wait.min(usable)),
+            Some((good, usable_for)) => (Report::Old(failure, good), wait.min(usable_for)),
             None if self.failures <= spec.retries || self.awaits_age(spec, now) => {
                 (Report::Troubled(failure), wait)
             }
