@@ -419,7 +419,8 @@ pub enum AppendError {
     /// Another writer has the lease: stop writing at once.
     #[error("another writer has taken the lease: this one must stop writing")]
     Fenced,
-    /// It is unknown whether the batch was appended. Writing the same state again is harmless.
+    /// It is unknown whether the batch was appended, or still will be while the lease is the same. Writing the same state
+    /// again is harmless. Before another state is written, the lease has to be taken again.
     #[error("it is unknown whether the batch was appended: {message}")]
     Unknown {
         /// The transport's error.

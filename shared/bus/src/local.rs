@@ -10,6 +10,7 @@ mod follow;
 mod hub;
 mod link;
 mod log;
+mod sent;
 mod witness;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -24,10 +25,11 @@ use tokio::{
     time::Instant,
 };
 
-pub use faults::{Chances, Faults};
+pub use faults::{APPEND_LATE_MAX, Chances, Faults};
 use hub::Hub;
 use link::Link;
-use log::{Fenced, Log, NotAppended, NotPurged};
+use log::{Fenced, Log, NotPurged};
+use sent::SentBatch;
 pub use witness::WitnessedBatch;
 
 use crate::{
@@ -121,12 +123,19 @@ impl LocalBus {
         act: impl FnOnce(&mut Log) -> T,
     ) -> Result<T, AppendError> {
         self.link.require_up()?;
-        let taken = self.fences.lock().get(&fence.group).cloned();
-        let acted = self.hub.with_log(|log| match taken {
-            Some((held, of)) if held == fence && of != log.head().incarnation => None,
+        let taken_in = self.log_of(fence);
+        let acted = self.hub.with_log(|log| match taken_in {
+            Some(of) if of != log.head().incarnation => None,
             _ => Some(act(log)),
         })?;
         acted.ok_or(AppendError::Fenced)
+    }
+
+    /// Returns the log in which this fence was taken here.
+    fn log_of(&self, fence: Fence) -> Option<Incarnation> {
+        let fences = self.fences.lock();
+        let (held, of) = fences.get(&fence.group)?;
+        (*held == fence).then(|| of.clone())
     }
 
     /// Faults of this client and of the broker, on demand.
@@ -207,23 +216,17 @@ impl Bus for LocalBus {
         if !self.link.is_up() || self.hub.happens(|chances| chances.append_lost) {
             return Err(lost("batch"));
         }
-        let is_watched = self.hub.with(|state| state.witness.is_some());
-        let mut seen = is_watched.then(|| WitnessedBatch::new(self.link.number, fence, &batch));
-        let appended = self.as_holder(fence, |log| {
-            if let Some(seen) = &mut seen {
-                seen.lease = log.lease(fence.group);
-                seen.incarnation = log.head().incarnation;
-            }
-            log.append(fence, batch, Instant::now())
-        })?;
-        let revision = appended.map_err(|why| match why {
-            NotAppended::Fenced => AppendError::Fenced,
-            NotAppended::Full(size) => AppendError::Bus(full(size)),
-        })?;
-        if let Some(mut seen) = seen {
-            seen.last = revision;
-            self.hub.with(|state| state.bear_witness(seen));
+        let batch = SentBatch {
+            client: self.link.number,
+            fence,
+            log: self.log_of(fence),
+            records: batch,
+        };
+        if self.hub.happens(|chances| chances.append_late) {
+            batch.hold_up(&self.hub);
+            return Err(lost("batch"));
         }
+        let revision = self.hub.with(|state| batch.arrive(state))?;
         self.hub.notify();
         if self.hub.happens(|chances| chances.ack_lost) {
             return Err(lost("acknowledgement"));
@@ -299,11 +302,6 @@ impl Bus for LocalBus {
     async fn close(&self) {
         self.link.close();
     }
-}
-
-fn full(LogSize { bytes, bytes_max }: LogSize) -> BusError {
-    let message = format!("{bytes} of {} bytes are taken", bytes_max.unwrap_or(bytes));
-    BusError::Full { message }
 }
 
 #[cfg(test)]

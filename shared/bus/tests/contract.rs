@@ -81,6 +81,7 @@ contract! {
             one_total_order_with_growing_positions
             the_last_record_of_every_key_is_kept
             a_stale_writer_writes_nothing
+            a_batch_under_the_fence_before_a_renewal_is_refused
             a_batch_is_all_or_nothing
             the_lease_is_compare_and_swap
             a_fence_of_a_deleted_log_does_not_hold

@@ -173,6 +173,7 @@ fn chances(random: &mut StdRng) -> Chances {
             random.random_range(0.0..0.3)
         },
         delay_max: Duration::from_millis(random.random_range(delays_ms)),
+        append_late: random.random_range(0.0..0.2),
     }
 }
 

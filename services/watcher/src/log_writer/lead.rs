@@ -6,15 +6,19 @@
 //! on without a gap. The watcher that the group is assigned to ([`Members::preferred_leader`]) goes first, and the
 //! others a little later.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{AppendError, Bus, BusError, BusExt as _, Connection, Fence, Lease};
 use anteroom_model::{Group, Incarnation, Revision};
 use anteroom_runtime::{Check, backoff::Backoff};
 use anteroom_wire::beat::Beat;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::log_writer::members::{Members, SILENCE_MAX};
+use crate::log_writer::{
+    highest::HighestPosition,
+    members::{Members, SILENCE_MAX},
+};
 
 /// The time for which a candidate leaves an open lease to the group's preferred watcher.
 const DEFERENCE: Duration = Duration::from_millis(700);
@@ -34,11 +38,31 @@ pub(crate) struct Leadership {
     /// The term.
     pub term: u32,
     /// The proof.
-    pub fence: Fence,
+    pub fence: TermFence,
     /// The log that is written.
     pub incarnation: Incarnation,
     /// The watcher that leads.
     pub holder: String,
+}
+
+/// The fence of a term. It moves when the lease is renewed. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub(crate) struct TermFence(Arc<Mutex<Fence>>);
+
+impl TermFence {
+    /// A term that begins with this fence.
+    pub(crate) fn new(fence: Fence) -> Self {
+        Self(Arc::new(Mutex::new(fence)))
+    }
+
+    /// Returns the present fence.
+    pub(crate) fn now(&self) -> Fence {
+        *self.0.lock()
+    }
+
+    fn set(&self, fence: Fence) {
+        *self.0.lock() = fence;
+    }
 }
 
 /// The lease as this candidate finds it.
@@ -213,7 +237,7 @@ impl Campaign<'_> {
             Ok(fence) => Ok(Some(Leadership {
                 group: self.group,
                 term,
-                fence,
+                fence: TermFence::new(fence),
                 incarnation,
                 holder,
             })),
@@ -239,10 +263,50 @@ impl Leadership {
         Self {
             group,
             term,
-            fence: bus.take_lease(group, lease, None).await.unwrap(),
+            fence: TermFence::new(bus.take_lease(group, lease, None).await.unwrap()),
             incarnation,
             holder,
         }
+    }
+
+    /// Takes the lease once more, within its term. A batch that was held up on its way names the fence of before, and
+    /// is refused from now on.
+    ///
+    /// # Errors
+    /// [`AppendError::Fenced`] if another watcher has the lease, [`BusError::NoLog`] if the new position proves that the
+    /// log has lost records.
+    pub(crate) async fn renew(
+        &self,
+        bus: &dyn Bus,
+        highest: &HighestPosition,
+    ) -> Result<(), AppendError> {
+        let lease = Lease {
+            term: self.term,
+            holder: self.holder.clone(),
+        };
+        let held = self.fence.now();
+        let known = highest.position_in(&self.incarnation);
+        let mut taken = bus.take_lease(self.group, lease.clone(), Some(held)).await;
+        if matches!(taken, Err(AppendError::Fenced)) {
+            // A renewal that nobody acknowledged may have been written after all.
+            taken = match bus.lease(self.group).await? {
+                Some((found, at)) if found == lease => {
+                    bus.take_lease(self.group, lease, Some(at)).await
+                }
+                _ => Err(AppendError::Fenced),
+            };
+        }
+        let fence = taken?;
+        let given = fence.at.0..=fence.at.0;
+        if highest
+            .note_appended(&self.incarnation, known, given)
+            .is_err()
+        {
+            // The next term makes it anew.
+            return Err(AppendError::Bus(BusError::NoLog));
+        }
+        self.fence.set(fence);
+        Ok(())
     }
 
     /// Hands the lease back, so that a successor need not wait. If that fails, the successor waits until the lease
@@ -253,7 +317,8 @@ impl Leadership {
             term,
             holder: String::new(),
         };
-        if let Err(error) = bus.take_lease(self.group, free, Some(self.fence)).await {
+        let fence = self.fence.now();
+        if let Err(error) = bus.take_lease(self.group, free, Some(fence)).await {
             tracing::debug!(
                 %error,
                 group = %self.group,

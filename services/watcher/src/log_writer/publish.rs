@@ -9,9 +9,15 @@ mod view_state;
 mod work;
 mod write_queue;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use anteroom_bus::{AppendError, Bus, BusError, Connection, Fence};
+use anteroom_bus::{AppendError, Bus, BusError, Connection};
 use anteroom_model::{Incarnation, Revision, ViewId};
 use anteroom_runtime::{age_clock, backoff::Backoff, telemetry};
 use anteroom_wire::envelope::{Envelope, TraceContext};
@@ -140,10 +146,10 @@ impl Publisher {
     ) -> End {
         let writer = Writer {
             bus,
-            fence: leadership.fence,
-            incarnation: &leadership.incarnation,
+            leadership,
             highest,
             metrics,
+            is_in_doubt: AtomicBool::new(false),
         };
         let mut pace = Pace::default();
         let mut refresh_at = Instant::now() + REFRESH_INTERVAL;
@@ -219,7 +225,7 @@ impl Publisher {
 
     /// Removes the view's objects from the log.
     async fn purge(&self, writer: &Writer<'_>, view: &ViewId) -> Result<(), End> {
-        let purge = || async { writer.bus.purge(writer.fence, view).await };
+        let purge = || async { writer.bus.purge(writer.leadership.fence.now(), view).await };
         let purged = writer.until_done("purge", purge).await;
         self.look_at_room(writer.bus).await;
         purged
@@ -259,10 +265,11 @@ enum Appended {
 
 struct Writer<'a> {
     bus: &'a dyn Bus,
-    fence: Fence,
-    incarnation: &'a Incarnation,
+    leadership: &'a Leadership,
     highest: &'a HighestPosition,
     metrics: &'a BatchMetrics,
+    /// A batch that nobody acknowledged may still be on its way under the present fence.
+    is_in_doubt: AtomicBool,
 }
 
 impl Writer<'_> {
@@ -299,14 +306,12 @@ impl Writer<'_> {
                 }),
         });
         let envelopes: Vec<_> = envelopes.collect();
-        let known = self.highest.position_in(self.incarnation);
-        let last = self.bus.append(self.fence, envelopes).await?;
+        let log = &self.leadership.incarnation;
+        let known = self.highest.position_in(log);
+        let fence = self.leadership.fence.now();
+        let last = self.bus.append(fence, envelopes).await?;
         let given = (last.0 + 1 - batch.records.len() as u64)..=last.0;
-        if self
-            .highest
-            .note_appended(self.incarnation, known, given)
-            .is_err()
-        {
+        if self.highest.note_appended(log, known, given).is_err() {
             // The next term makes it anew.
             return Err(AppendError::Bus(BusError::NoLog));
         }
@@ -316,14 +321,14 @@ impl Writer<'_> {
     }
 
     /// Tries until it is done. Whether an attempt was done after all does not matter: doing it again
-    /// leaves the same state.
+    /// leaves the same state, and an attempt that was held up is refused before anything else is done.
     async fn until_done<T, F>(&self, what: &str, attempt: impl Fn() -> F) -> Result<T, End>
     where
         F: Future<Output = Result<T, AppendError>>,
     {
         let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
         loop {
-            let error = match attempt().await {
+            let error = match self.attempt_once(&attempt).await {
                 Ok(done) => return Ok(done),
                 Err(AppendError::Fenced) => return Err(End::Fenced),
                 Err(AppendError::Bus(BusError::NoLog)) => return Err(End::LogRemade),
@@ -346,10 +351,31 @@ impl Writer<'_> {
                 "{what} failed: tried again; check NATS if this repeats"
             );
             self.wait(&mut backoff).await;
-            if log_was_remade(self.bus, self.incarnation).await {
+            if log_was_remade(self.bus, &self.leadership.incarnation).await {
                 return Err(End::LogRemade);
             }
         }
+    }
+
+    /// Attempts it once. Behind an attempt of unknown outcome, the lease is renewed first: the earlier batch then stands
+    /// before this one, or never comes. Otherwise, it could come after younger batches, and take their changes back.
+    async fn attempt_once<T, F>(&self, attempt: &impl Fn() -> F) -> Result<T, AppendError>
+    where
+        F: Future<Output = Result<T, AppendError>>,
+    {
+        if self.is_in_doubt.load(Ordering::Relaxed) {
+            match self.leadership.renew(self.bus, self.highest).await {
+                Ok(()) => self.is_in_doubt.store(false, Ordering::Relaxed),
+                // The doubt stays. A batch is refused too, and then the writer makes room.
+                Err(AppendError::Bus(BusError::Full { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let done = attempt().await;
+        if matches!(done, Err(AppendError::Unknown { .. })) {
+            self.is_in_doubt.store(true, Ordering::Relaxed);
+        }
+        done
     }
 
     /// Waits for the backoff, and then for the bus to be within reach.

@@ -8,7 +8,7 @@ use anteroom_model::{
 use anteroom_runtime::Service;
 
 use super::*;
-use crate::log_writer::metrics::BatchMetrics;
+use crate::log_writer::{lead::TermFence, metrics::BatchMetrics};
 
 /// Between two beats on time: a reader that waited for the next of them would see the clock move by
 /// more than what a beat gathers. The clock stands still but for what is slept.
@@ -61,10 +61,10 @@ fn leading(incarnation: Incarnation) -> Leadership {
     Leadership {
         group,
         term: 1,
-        fence: Fence {
+        fence: TermFence::new(Fence {
             group,
             at: Revision(1),
-        },
+        }),
         incarnation,
         holder: "w".into(),
     }

@@ -18,6 +18,11 @@ pub struct Faults {
     pub(super) link: Arc<Link>,
 }
 
+/// The times within which a batch arrives that was held up: bytes in a socket outlast its sender's patience.
+pub(super) const APPEND_LATE_MIN: Duration = Duration::from_secs(1);
+/// See [`Chances::append_late`].
+pub const APPEND_LATE_MAX: Duration = Duration::from_secs(90);
+
 /// The probability of each transport fault, 0 to 1, and the longest delay. All are zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Chances {
@@ -25,6 +30,9 @@ pub struct Chances {
     pub append_lost: f64,
     /// A batch is appended, but its acknowledgement is lost: reported as `Unknown`.
     pub ack_lost: f64,
+    /// A batch is held up on its way: reported as `Unknown`, and appended up to [`APPEND_LATE_MAX`] later, if its fence
+    /// still holds then.
+    pub append_late: f64,
     /// The probability that a call is lost before it reaches a server: the caller waits for its timeout.
     pub call_lost: f64,
     /// A call is answered, but the reply is lost: its caller waits for its timeout.

@@ -12,7 +12,12 @@ use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::sync::{mpsc, watch};
 
-use super::{Chances, LocalOptions, WitnessedBatch, link::Link, log::Log};
+use super::{
+    Chances, LocalOptions, WitnessedBatch,
+    faults::{APPEND_LATE_MAX, APPEND_LATE_MIN},
+    link::Link,
+    log::Log,
+};
 use crate::{Address, BusError, Incoming, LogHead};
 
 /// The broker's part of an in-process bus.
@@ -31,6 +36,8 @@ pub(super) struct HubState {
     log_name: String,
     /// The number of logs made so far, which names the incarnation too: equal runs get equal names.
     logs_made: u64,
+    /// The number of times that a log lost its last records.
+    losses: u64,
     /// See [`LocalOptions::log_bytes_max`].
     log_bytes_max: Option<u64>,
     /// True while the broker runs.
@@ -60,6 +67,7 @@ impl Hub {
             log: None,
             log_name: options.log_name.clone(),
             logs_made: 0,
+            losses: 0,
             log_bytes_max: options.log_bytes_max,
             up: true,
             links: Vec::new(),
@@ -139,6 +147,12 @@ impl Hub {
         }
     }
 
+    /// Returns for how long a batch is held up this time.
+    pub(super) fn lateness(&self) -> Duration {
+        let late = APPEND_LATE_MIN..=APPEND_LATE_MAX;
+        self.with(|state| state.random.random_range(late))
+    }
+
     /// Joins the queue group of `address`. [`Hub::leave`] takes the returned id.
     pub(super) fn join(
         &self,
@@ -208,8 +222,15 @@ impl HubState {
         }
     }
 
+    /// Returns the number of the log's history: another log, or one that lost records, has another number. Servers that
+    /// lose records lose what they have not stored yet, too.
+    pub(super) fn history(&self) -> (u64, u64) {
+        (self.logs_made, self.losses)
+    }
+
     /// Loses the newest records.
     pub(super) fn truncate(&mut self, last: Revision) {
+        self.losses += 1;
         if let Some(log) = &mut self.log {
             log.truncate(last);
         }
@@ -217,6 +238,7 @@ impl HubState {
 
     /// Puts another history in the place of the newest records.
     pub(super) fn replace_history(&mut self, last: Revision) {
+        self.losses += 1;
         if let Some(log) = &mut self.log {
             log.replace_history(last);
         }

@@ -90,6 +90,32 @@ async fn a_lost_batch_and_a_lost_acknowledgement_look_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_that_is_held_up_arrives_later_while_its_fence_holds() {
+    let (bus, fence) = writer().await;
+    let hold_up = async || {
+        bus.faults().set_chances(Chances {
+            append_late: 1.0,
+            ..Chances::default()
+        });
+        let unknown = bus.append(fence, vec![put("x")]).await;
+        assert!(
+            matches!(unknown, Err(AppendError::Unknown { .. })),
+            "{unknown:?}"
+        );
+        bus.faults().set_chances(Chances::default());
+    };
+    hold_up().await;
+    let written = bus.append(fence, vec![put("y")]).await.unwrap();
+    tokio::time::sleep(APPEND_LATE_MAX).await;
+    assert_eq!(bus.head().await.unwrap().last.0, written.0 + 1);
+    hold_up().await;
+    let (lease, _) = bus.lease(fence.group).await.unwrap().unwrap();
+    let renewed = bus.take_lease(fence.group, lease, Some(fence)).await;
+    tokio::time::sleep(APPEND_LATE_MAX).await;
+    assert_eq!(bus.head().await.unwrap().last, renewed.unwrap().at);
+}
+
+#[tokio::test(start_paused = true)]
 async fn lost_calls_and_lost_replies_end_in_the_timeout() {
     let bus = LocalBus::new();
     let at = Address::View(ViewId::new("a.v1"));

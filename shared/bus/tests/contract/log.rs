@@ -98,6 +98,26 @@ pub(crate) async fn a_stale_writer_writes_nothing(harness: impl Harness) {
     assert_eq!(index.objects[&view("a")][&key("x")].1.as_str(), "3");
 }
 
+/// A writer that does not know where a batch is takes its lease once more, within the term.
+pub(crate) async fn a_batch_under_the_fence_before_a_renewal_is_refused(harness: impl Harness) {
+    let writer = Writer::new(harness.client().await).await;
+    let (lease, held) = writer.bus.lease(Group::COORDINATOR).await.unwrap().unwrap();
+    assert_eq!(held, writer.fence);
+    let renewed = writer.bus.take_lease(held.group, lease.clone(), Some(held));
+    let renewed = renewed.await.unwrap();
+    assert!(renewed.at > held.at);
+    let found = writer.bus.lease(held.group).await.unwrap();
+    assert_eq!(found, Some((lease, renewed)));
+    for batch in [
+        vec![put("a", "x", 1)],
+        vec![put("a", "x", 1), put("a", "y", 1)],
+    ] {
+        let late = writer.bus.append(held, batch.clone()).await;
+        assert!(matches!(late, Err(AppendError::Fenced)), "{late:?}");
+        writer.bus.append(renewed, batch).await.unwrap();
+    }
+}
+
 pub(crate) async fn a_batch_is_all_or_nothing(harness: impl Harness) {
     let old = Writer::new(harness.client().await).await;
     let new = Writer::new(harness.client().await).await;

@@ -118,8 +118,32 @@ async fn a_standby_waits_for_silence_and_fences_its_predecessor() {
     }
     let next = standby.await.unwrap();
     assert_eq!(next.term, 2);
-    let refused = a.bus.take_lease(GROUP, lease("a"), Some(leader.fence));
+    let refused = a
+        .bus
+        .take_lease(GROUP, lease("a"), Some(leader.fence.now()));
     assert!(matches!(refused.await, Err(AppendError::Fenced)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_goes_on_from_one_that_nobody_acknowledged_and_yields_to_a_successor() {
+    let a = Candidate::new(&LocalBus::new(), "a");
+    let leader = a.win(0).await;
+    let own = Lease {
+        term: leader.term,
+        holder: leader.holder.clone(),
+    };
+    let first = leader.fence.now();
+    let unheard = a.bus.take_lease(GROUP, own.clone(), Some(first));
+    let unheard = unheard.await.unwrap();
+    let renewed = leader.renew(&*a.bus, a.members.highest()).await;
+    renewed.unwrap();
+    let fence = leader.fence.now();
+    assert!(fence.at > unheard.at);
+    assert_eq!(a.bus.lease(GROUP).await.unwrap(), Some((own, fence)));
+    let taken = a.bus.take_lease(GROUP, lease("b"), Some(fence)).await;
+    taken.unwrap();
+    let refused = leader.renew(&*a.bus, a.members.highest()).await;
+    assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +171,9 @@ async fn the_next_term_is_higher_than_that_of_the_last_heartbeat() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     let (term, holder) = (0, String::new());
     let overwritten = Lease { term, holder };
-    let taken = a.bus.take_lease(GROUP, overwritten, Some(leader.fence));
+    let taken = a
+        .bus
+        .take_lease(GROUP, overwritten, Some(leader.fence.now()));
     taken.await.unwrap();
     assert_eq!(a.win(0).await.term, leader.term + 1);
 }
@@ -180,7 +206,10 @@ async fn the_next_term_is_higher_than_those_of_a_log_that_lost_its_leases() {
     let bus = LocalBus::new();
     let a = Candidate::new(&bus, "a");
     let leader = a.win(6).await;
-    let written = a.bus.append(leader.fence, vec![control(&leader)]).await;
+    let written = a
+        .bus
+        .append(leader.fence.now(), vec![control(&leader)])
+        .await;
     // A lease that is taken again moves to the end of the log.
     a.win(leader.term - 1).await;
     bus.faults().truncate_log(written.unwrap());
@@ -212,10 +241,10 @@ async fn the_next_term_is_higher_than_those_of_objects_without_a_control_record(
     let a = Candidate::new(&bus, "a");
     let before = a.win(6).await;
     let batch = vec![control(&before), tombstone(&before)];
-    let written = a.bus.append(before.fence, batch).await.unwrap();
+    let written = a.bus.append(before.fence.now(), batch).await.unwrap();
     let leader = a.win(before.term).await;
     let batch = vec![control(&leader)];
-    a.bus.append(leader.fence, batch).await.unwrap();
+    a.bus.append(leader.fence.now(), batch).await.unwrap();
     bus.faults().truncate_log(written);
     let restarted = Candidate::new(&bus, "a");
     assert_eq!(restarted.bus.lease(GROUP).await.unwrap(), None);
@@ -233,7 +262,10 @@ async fn a_log_that_replicas_have_read_further_than_it_goes_is_made_anew() {
     let before = a.win(0).await;
     let beat = ReplicaBeat {
         replica: "r".into(),
-        furthest: Some((before.incarnation.clone(), Revision(before.fence.at.0 + 9))),
+        furthest: Some((
+            before.incarnation.clone(),
+            Revision(before.fence.now().at.0 + 9),
+        )),
         ..ReplicaBeat::default()
     };
     a.bus.send(&beat).await.unwrap();

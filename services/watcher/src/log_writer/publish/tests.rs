@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use anteroom_bus::{Lease, LogEvent, LogScope, local::LocalBus};
+use anteroom_bus::{
+    Lease, LogEvent, LogScope,
+    local::{APPEND_LATE_MAX, Chances, LocalBus},
+};
 use anteroom_model::{
     Collection, Delta, Epoch, Group, GroupVersionResource, ObjectKey, Op, ResourceVersion, Source,
     SourceInfo, ViewState, limits::MESSAGE_BYTES_MAX,
@@ -12,7 +15,7 @@ use anteroom_wire::envelope::Record;
 use bytes::Bytes;
 
 use super::*;
-use crate::log_writer::log_snapshot::LogSnapshot;
+use crate::log_writer::{lead::TermFence, log_snapshot::LogSnapshot};
 
 const TICK: Duration = Duration::from_millis(300);
 
@@ -113,6 +116,44 @@ async fn a_message_that_the_bus_finds_too_large_ends_the_term() {
     assert_eq!(end, End::TooLarge);
 }
 
+/// The bytes of a batch may wait in a socket, or in a server that was cut off, while the writer goes on elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_was_held_up_takes_nothing_back() {
+    let bus = LocalBus::new();
+    let leadership = Leadership::of_new_log(&bus, Group::COORDINATOR).await;
+    let (publisher, handle) = opened();
+    let metrics = BatchMetrics::register(&Service::new("test").metrics);
+    let highest = HighestPosition::default();
+    let key = ObjectKey::new("n", "x");
+    let put = |at| {
+        let (now, origin, body) = (Instant::now(), ChangeOrigin::List, Bytes::new());
+        publisher.with(|queue| queue.put(&handle, key.clone(), version(at), body, now, origin));
+    };
+    let writes = async {
+        publisher.drained().await;
+        bus.faults().set_chances(Chances {
+            append_late: 1.0,
+            ..Chances::default()
+        });
+        put(2);
+        // The first attempt is held up, and the second one is not.
+        tokio::time::sleep(Duration::from_millis(RETRY_BASE_MS / 3)).await;
+        bus.faults().set_chances(Chances::default());
+        publisher.drained().await;
+        put(3);
+        publisher.drained().await;
+        tokio::time::sleep(APPEND_LATE_MAX).await;
+    };
+    tokio::select! {
+        end = publisher.run(&bus, &leadership, &highest, &metrics) => panic!("{end:?}"),
+        () = writes => {}
+    }
+    let index = bus.index().await.unwrap();
+    assert_eq!(index.objects[&handle.view][&key].1, version(3));
+    let (_, fence) = bus.lease(leadership.group).await.unwrap().unwrap();
+    assert_eq!(fence, leadership.fence.now());
+}
+
 /// Other groups may have filled the log since it was looked at.
 #[tokio::test(start_paused = true)]
 async fn what_a_full_log_refuses_of_the_cluster_is_written_in_the_room_of_a_tenants_view() {
@@ -182,7 +223,7 @@ async fn a_view_whose_control_record_is_lost_begins_behind_all_of_its_objects() 
     };
     let (record, trace) = (left, None);
     let batch = vec![Envelope { record, trace }];
-    bus.append(before.fence, batch).await.unwrap();
+    bus.append(before.fence.now(), batch).await.unwrap();
 
     let index = bus.index().await.unwrap();
     let term = index.term_max + 1;
@@ -190,10 +231,10 @@ async fn a_view_whose_control_record_is_lost_begins_behind_all_of_its_objects() 
         term,
         holder: before.holder.clone(),
     };
-    let taken = bus.take_lease(before.group, lease, Some(before.fence));
+    let taken = bus.take_lease(before.group, lease, Some(before.fence.now()));
     let leadership = Leadership {
         term,
-        fence: taken.await.unwrap(),
+        fence: TermFence::new(taken.await.unwrap()),
         ..before.clone()
     };
     let mut snapshots = LogSnapshot::by_group(index);
