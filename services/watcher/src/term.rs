@@ -105,7 +105,7 @@ pub(crate) async fn lead(
     let size = *context.log_size.borrow();
     publisher.with(|queue| queue.set_room(size));
     let highest = context.members.highest();
-    let write = publisher.run(&**bus, leadership, highest, &metrics.log.batches);
+    let write = publisher.run(&**bus, leadership, &context.members, &metrics.log.batches);
     tokio::pin!(write);
     let mut tasks = Tasks::of_part(shutdown.clone());
     // Readers learn at once that somebody leads; of views, once there are any.

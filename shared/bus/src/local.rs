@@ -213,7 +213,8 @@ impl Bus for LocalBus {
         let lost = |what: &str| AppendError::Unknown {
             message: format!("the {what} was lost"),
         };
-        if !self.link.is_up() || self.hub.happens(|chances| chances.append_lost) {
+        let is_cut = !self.link.is_up() || self.link.fails_appends();
+        if is_cut || self.hub.happens(|chances| chances.append_lost) {
             return Err(lost("batch"));
         }
         let batch = SentBatch {

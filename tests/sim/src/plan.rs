@@ -75,6 +75,8 @@ pub(crate) enum Fault {
     Gap(Id),
     /// The bus loses and delays messages.
     Lossy,
+    /// Batches of the watcher are lost on their way, and nothing else of it.
+    AppendsFail(u8),
     /// The log has no room for more.
     Full,
     /// The watcher cannot reach the API server.
@@ -237,11 +239,11 @@ fn faults(random: &mut StdRng, kinds: u8, sizes: Sizes, length: Duration) -> Vec
 }
 
 /// The number of kinds that [`fault`] knows.
-const FAULTS: u8 = 20;
+const FAULTS: u8 = 21;
 
 /// The number of those that no broker hides: it neither loses a record in silence nor has another history under the same
 /// numbers.
-const LOUD_FAULTS: u8 = 18;
+const LOUD_FAULTS: u8 = 19;
 
 /// Schedules of seeds from this one on have the hidden kinds too: `cargo xtask sim run --from 1000000`.
 const SILENT_FROM: u64 = 1_000_000;
@@ -289,7 +291,8 @@ fn fault(random: &mut StdRng, kind: u8, sizes: Sizes) -> Fault {
             raised: random.random(),
         },
         17 => Fault::Forbid,
-        18 => Fault::OtherHistory {
+        18 => Fault::AppendsFail(watcher),
+        19 => Fault::OtherHistory {
             records: random.random_range(1..30),
         },
         _ => Fault::Lose {

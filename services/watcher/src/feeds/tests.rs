@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::*;
-use crate::log_writer::{highest::HighestPosition, lead::Leadership, metrics::BatchMetrics};
+use crate::log_writer::{lead::Leadership, members::Members, metrics::BatchMetrics};
 
 const CONFIGMAPS: &str = "configmaps";
 
@@ -68,10 +68,10 @@ impl World {
             served: watch::Sender::new(()),
             options,
         };
-        let highest = HighestPosition::default();
+        let members = Members::new("w");
         let (writer, to) = (publisher, Arc::clone(&bus));
         let write = tokio::spawn(async move {
-            writer.run(&*to, &leadership, &highest, &batches).await;
+            writer.run(&*to, &leadership, &members, &batches).await;
         });
         let (orders, mut taken) = mpsc::unbounded_channel::<Order>();
         let mut feeder = Feeder::new(tools, LogSnapshot::default());

@@ -32,6 +32,10 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(BEAT_SILENCE_MAX_
 /// within this time moves no group.
 pub(crate) const HAND_OVER_AFTER: Duration = Duration::from_secs(5);
 
+/// The time for which a watcher whose batches were lost does not stand for election. Later it tries again: its way may
+/// be whole by then, and nothing tells it so while it writes nothing.
+pub(crate) const UNWRITTEN_MEMORY: Duration = Duration::from_secs(10 * 60);
+
 /// The interval at which a leader checks whether its group is better placed elsewhere.
 const PLACE_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -77,10 +81,33 @@ struct ElectionState {
     leaders: HashMap<Group, LeaderBeat>,
     /// The time since which this client hears the bus: silence before that proves nothing.
     since: Instant,
+    /// True while this watcher can do the work of its groups.
+    is_able: bool,
+    /// The groups whose batches did not come through from here, and when each was last so.
+    unwritten: BTreeMap<Group, Instant>,
     /// True while this watcher stands for election.
     stands: bool,
     /// The watcher shuts down, and never stands for election again.
     withdrawn: bool,
+}
+
+impl ElectionState {
+    /// Returns the other watchers that were heard as candidates lately.
+    fn live(&self, now: Instant) -> impl Iterator<Item = &String> {
+        let live = self
+            .candidates
+            .iter()
+            .filter(move |(_, at)| now.saturating_duration_since(**at) < SILENCE_MAX);
+        live.map(|(name, _)| name)
+    }
+
+    /// Decides whether this watcher stands for election. Returns true if that has changed.
+    fn decide(&mut self, now: Instant) -> bool {
+        self.unwritten
+            .retain(|_, at| now.saturating_duration_since(*at) < UNWRITTEN_MEMORY);
+        let stands = self.is_able && self.unwritten.is_empty() && !self.withdrawn;
+        std::mem::replace(&mut self.stands, stands) != stands
+    }
 }
 
 /// The watchers that stand for election, and the leaders of the groups. Cheap to clone; clones share their state.
@@ -102,6 +129,8 @@ impl Members {
             candidates: BTreeMap::new(),
             leaders: HashMap::new(),
             since: Instant::now(),
+            is_able: false,
+            unwritten: BTreeMap::new(),
             stands: false,
             withdrawn: false,
         };
@@ -143,12 +172,36 @@ impl Members {
 
     /// Notes whether this watcher can do the work. An unable watcher leads a group only while no other watcher stands
     /// for election.
-    pub(crate) fn stand(&self, stands: bool) {
+    pub(crate) fn stand(&self, is_able: bool) {
+        self.decide(|election| election.is_able = is_able);
+    }
+
+    /// Notes that batches of the group do not come through from here, although the bus answers. Returns false if no other
+    /// watcher could do better: this one then goes on as a candidate.
+    pub(crate) fn writes_fail(&self, group: Group) -> bool {
+        let now = Instant::now();
+        if self.election.lock().live(now).next().is_none() {
+            return false;
+        }
+        self.decide(|election| {
+            election.unwritten.insert(group, now);
+        });
+        true
+    }
+
+    /// Notes that a batch of the group came through after all.
+    pub(crate) fn writes_again(&self, group: Group) {
+        self.decide(|election| {
+            election.unwritten.remove(&group);
+        });
+    }
+
+    fn decide(&self, note: impl FnOnce(&mut ElectionState)) {
         let mut election = self.election.lock();
-        let stands = stands && !election.withdrawn;
-        let before = std::mem::replace(&mut election.stands, stands);
+        note(&mut election);
+        let has_changed = election.decide(Instant::now());
         drop(election);
-        if before != stands {
+        if has_changed {
             self.changed.send_replace(());
         }
     }
@@ -172,12 +225,7 @@ impl Members {
     /// Returns the watcher that the group belongs with now.
     pub(crate) fn preferred_leader(&self, group: Group) -> String {
         let election = self.election.lock();
-        let now = Instant::now();
-        let live = election
-            .candidates
-            .iter()
-            .filter(|(_, at)| now.saturating_duration_since(**at) < SILENCE_MAX);
-        let mut members: BTreeSet<_> = live.map(|(name, _)| name.clone()).collect();
+        let mut members: BTreeSet<_> = election.live(Instant::now()).cloned().collect();
         if election.stands || members.is_empty() {
             members.insert(self.me.to_string());
         }

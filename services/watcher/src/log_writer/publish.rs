@@ -31,7 +31,7 @@ use gather::Pace;
 pub(crate) use work::{Batch, ChangeOrigin, Incoming, ViewStats, Work, WriteHandle};
 pub(crate) use write_queue::{Opening, ViewSize, WriteQueue};
 
-use super::{highest::HighestPosition, lead::Leadership, metrics::BatchMetrics};
+use super::{lead::Leadership, members::Members, metrics::BatchMetrics};
 
 /// The interval at which the writer looks for due control records.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -39,6 +39,10 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Waits between attempts to append the same batch, in milliseconds.
 const RETRY_BASE_MS: u64 = 50;
 const RETRY_MAX_MS: u64 = 2_000;
+
+/// The time after which batches that are lost although the bus answers are taken for this watcher's own trouble. A way
+/// that loses large packets alone lets heartbeats and leases through.
+const UNWRITTEN_MAX: Duration = Duration::from_secs(15);
 
 /// The reason why nothing more can be written in this term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,13 +145,13 @@ impl Publisher {
         &self,
         bus: &dyn Bus,
         leadership: &Leadership,
-        highest: &HighestPosition,
+        members: &Members,
         metrics: &BatchMetrics,
     ) -> End {
         let writer = Writer {
             bus,
             leadership,
-            highest,
+            members,
             metrics,
             is_in_doubt: AtomicBool::new(false),
         };
@@ -266,7 +270,7 @@ enum Appended {
 struct Writer<'a> {
     bus: &'a dyn Bus,
     leadership: &'a Leadership,
-    highest: &'a HighestPosition,
+    members: &'a Members,
     metrics: &'a BatchMetrics,
     /// A batch that nobody acknowledged may still be on its way under the present fence.
     is_in_doubt: AtomicBool,
@@ -306,12 +310,12 @@ impl Writer<'_> {
                 }),
         });
         let envelopes: Vec<_> = envelopes.collect();
-        let log = &self.leadership.incarnation;
-        let known = self.highest.position_in(log);
+        let (log, highest) = (&self.leadership.incarnation, self.members.highest());
+        let known = highest.position_in(log);
         let fence = self.leadership.fence.now();
         let last = self.bus.append(fence, envelopes).await?;
         let given = (last.0 + 1 - batch.records.len() as u64)..=last.0;
-        if self.highest.note_appended(log, known, given).is_err() {
+        if highest.note_appended(log, known, given).is_err() {
             // The next term makes it anew.
             return Err(AppendError::Bus(BusError::NoLog));
         }
@@ -327,9 +331,14 @@ impl Writer<'_> {
         F: Future<Output = Result<T, AppendError>>,
     {
         let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
+        let mut losses = Losses::default();
         loop {
+            let begun = Instant::now();
             let error = match self.attempt_once(&attempt).await {
-                Ok(done) => return Ok(done),
+                Ok(done) => {
+                    losses.end(self);
+                    return Ok(done);
+                }
                 Err(AppendError::Fenced) => return Err(End::Fenced),
                 Err(AppendError::Bus(BusError::NoLog)) => return Err(End::LogRemade),
                 Err(AppendError::Bus(error @ BusError::TooLarge { .. })) => {
@@ -350,9 +359,12 @@ impl Writer<'_> {
                 attempt = backoff.attempt() + 1,
                 "{what} failed: tried again; check NATS if this repeats"
             );
-            self.wait(&mut backoff).await;
-            if log_was_remade(self.bus, &self.leadership.incarnation).await {
-                return Err(End::LogRemade);
+            let was_within_reach = self.wait(&mut backoff).await;
+            let is_lost = was_within_reach && matches!(error, AppendError::Unknown { .. });
+            match look_at_log(self.bus, &self.leadership.incarnation).await {
+                LogLook::Remade => return Err(End::LogRemade),
+                LogLook::Same if is_lost => losses.note(self, begun),
+                LogLook::Same | LogLook::Unreachable => losses.since = None,
             }
         }
     }
@@ -364,7 +376,8 @@ impl Writer<'_> {
         F: Future<Output = Result<T, AppendError>>,
     {
         if self.is_in_doubt.load(Ordering::Relaxed) {
-            match self.leadership.renew(self.bus, self.highest).await {
+            let highest = self.members.highest();
+            match self.leadership.renew(self.bus, highest).await {
                 Ok(()) => self.is_in_doubt.store(false, Ordering::Relaxed),
                 // The doubt stays. A batch is refused too, and then the writer makes room.
                 Err(AppendError::Bus(BusError::Full { .. })) => {}
@@ -378,21 +391,64 @@ impl Writer<'_> {
         done
     }
 
-    /// Waits for the backoff, and then for the bus to be within reach.
-    async fn wait(&self, backoff: &mut Backoff) {
+    /// Waits for the backoff, and then for the bus to be within reach. Returns true if the bus was so already.
+    async fn wait(&self, backoff: &mut Backoff) -> bool {
         tokio::time::sleep(backoff.next(rand::random())).await;
         let mut connection = self.bus.connection();
+        let was_up = *connection.borrow() == Connection::Up;
         // An error says that the bus was closed, which the next attempt says better.
         let _ = connection.wait_for(|state| *state == Connection::Up).await;
+        was_up
     }
 }
 
-/// Returns whether the log is gone or has another incarnation. Any other error of the bus counts as no.
-async fn log_was_remade(bus: &dyn Bus, incarnation: &Incarnation) -> bool {
+/// Attempts in succession that were lost on their way, while the bus answered.
+#[derive(Debug, Default)]
+struct Losses {
+    /// When the first of them began.
+    since: Option<Instant>,
+    has_stood_down: bool,
+}
+
+impl Losses {
+    /// Notes that the attempt that began then was lost. After [`UNWRITTEN_MAX`], the watcher stands down, and its groups
+    /// are handed over.
+    fn note(&mut self, writer: &Writer<'_>, begun: Instant) {
+        let since = *self.since.get_or_insert(begun);
+        if since.elapsed() < UNWRITTEN_MAX || !writer.members.writes_fail(writer.leadership.group) {
+            return;
+        }
+        if !std::mem::replace(&mut self.has_stood_down, true) {
+            tracing::warn!(
+                group = %writer.leadership.group,
+                "batches lost although NATS answers: other watchers take over; check that this watcher's way to NATS lets \
+                 large packets through"
+            );
+        }
+    }
+
+    /// It is done after all.
+    fn end(&self, writer: &Writer<'_>) {
+        if self.has_stood_down {
+            writer.members.writes_again(writer.leadership.group);
+        }
+    }
+}
+
+/// The log, as a look at its head shows it.
+enum LogLook {
+    Same,
+    /// It is gone, or has another incarnation.
+    Remade,
+    /// Any other error of the bus.
+    Unreachable,
+}
+
+async fn look_at_log(bus: &dyn Bus, incarnation: &Incarnation) -> LogLook {
     match bus.head().await {
-        Ok(head) => head.incarnation != *incarnation,
-        Err(BusError::NoLog) => true,
-        Err(_) => false,
+        Ok(head) if head.incarnation == *incarnation => LogLook::Same,
+        Ok(_) | Err(BusError::NoLog) => LogLook::Remade,
+        Err(_) => LogLook::Unreachable,
     }
 }
 

@@ -21,8 +21,8 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
     let (writer, to, led) = (publisher.clone(), Arc::clone(&bus), leadership.clone());
     let _write = tokio::spawn(async move {
         let metrics = BatchMetrics::register(&Service::new("test").metrics);
-        let highest = HighestPosition::default();
-        writer.run(&*to, &led, &highest, &metrics).await
+        let members = Members::new("w");
+        writer.run(&*to, &led, &members, &metrics).await
     });
     let mut beats = bus.signals::<Beat>().await.unwrap();
     let to: Arc<dyn Bus> = bus.clone();

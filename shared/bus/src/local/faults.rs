@@ -119,6 +119,12 @@ impl Faults {
         self.link.lose(records);
     }
 
+    /// Loses every batch of this client from now on, or no more of them. Leases, beats and calls go on: so it is where
+    /// large packets alone are lost.
+    pub fn fail_appends(&self, fail: bool) {
+        self.link.fail_appends(fail);
+    }
+
     /// Returns every batch that is appended from now on, by any client. Whoever watched before sees no more.
     pub fn watch_appends(&self) -> mpsc::UnboundedReceiver<WitnessedBatch> {
         let (witness, batches) = mpsc::unbounded_channel();

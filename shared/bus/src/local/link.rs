@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use bytes::Bytes;
@@ -24,6 +24,8 @@ pub(super) struct Link {
     gaps: AtomicU64,
     /// Records that are yet to be lost in silence on the way to this client's followers.
     losses: Mutex<u64>,
+    /// Batches of this client are lost on their way.
+    fails_appends: AtomicBool,
     signals_max: usize,
     /// `None` once closed, which ends every subscription.
     signals: Mutex<Option<HashMap<Channel, broadcast::Sender<Bytes>>>>,
@@ -49,6 +51,7 @@ impl Link {
             closed: CancellationToken::new(),
             gaps: AtomicU64::new(0),
             losses: Mutex::new(0),
+            fails_appends: AtomicBool::new(false),
             signals_max,
             signals: Mutex::new(Some(HashMap::new())),
         };
@@ -119,6 +122,15 @@ impl Link {
         let is_lost = *losses > 0;
         *losses = losses.saturating_sub(1);
         is_lost
+    }
+
+    pub(super) fn fail_appends(&self, fail: bool) {
+        self.fails_appends.store(fail, Ordering::Relaxed);
+    }
+
+    /// Returns true if batches of this client are lost.
+    pub(super) fn fails_appends(&self) -> bool {
+        self.fails_appends.load(Ordering::Relaxed)
     }
 
     /// Hands a signal to the listener of this client.

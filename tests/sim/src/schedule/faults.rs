@@ -55,6 +55,7 @@ impl Run<'_> {
                 faults.set_chances(self.plan.chances);
                 self.told.lossy(self.plan.chances.beat_lost);
             }
+            Fault::AppendsFail(number) => self.fail_appends(number, true),
             Fault::Full => {
                 let size = self.cluster.bus.log_size().await;
                 faults.limit_log(Some(size.map_or(4_096, |size| size.bytes + 512)));
@@ -99,6 +100,13 @@ impl Run<'_> {
                 }
             }
             Kind::Replica | Kind::Watcher => self.judge.lock().doubt_facts(),
+        }
+    }
+
+    fn fail_appends(&self, number: u8, fail: bool) {
+        let process = self.cluster.processes.get(&Id(Kind::Watcher, number));
+        if let Some(process) = process {
+            process.faults().fail_appends(fail);
         }
     }
 
@@ -183,6 +191,7 @@ impl Run<'_> {
                     process.faults().lose(0);
                 }
             }
+            Fault::AppendsFail(number) => self.fail_appends(number, false),
             Fault::Full => faults.limit_log(None),
             Fault::ApiCut(number) => self.cut_api(number, false),
             Fault::ApiFails { .. } | Fault::ApiSlow { .. } | Fault::Forbid => {
@@ -220,6 +229,7 @@ impl Run<'_> {
         for process in self.cluster.processes.values() {
             process.faults().mend();
             process.faults().lose(0);
+            process.faults().fail_appends(false);
             if let Some(way) = &process.way {
                 way.send_replace(false);
             }

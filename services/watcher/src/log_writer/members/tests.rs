@@ -77,6 +77,29 @@ async fn a_candidate_counts_until_it_withdraws_or_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watcher_whose_batches_are_lost_stands_down_for_another_one_and_tries_again_later() {
+    let me = Members::new("a");
+    me.stand(true);
+    assert!(!me.writes_fail(Group(3)), "nobody else is there");
+    me.take_beat(&stands("b"));
+    let mine = || Group::all().any(|group| me.preferred_leader(group) == "a");
+    assert!(mine());
+    assert!(me.writes_fail(Group(3)) && me.writes_fail(Group(4)));
+    me.stand(true);
+    assert!(!mine());
+    me.writes_again(Group(4));
+    assert!(!mine(), "the other group is not written");
+    me.writes_again(Group(3));
+    assert!(mine());
+    assert!(me.writes_fail(Group(3)));
+    tokio::time::advance(UNWRITTEN_MEMORY).await;
+    me.take_beat(&stands("b"));
+    assert!(!mine());
+    me.stand(true);
+    assert!(mine());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_group_is_handed_over_only_when_it_stays_better_placed() {
     let me = Members::new("a");
     me.stand(true);

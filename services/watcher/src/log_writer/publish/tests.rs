@@ -11,7 +11,7 @@ use anteroom_model::{
     SourceInfo, ViewState, limits::MESSAGE_BYTES_MAX,
 };
 use anteroom_runtime::Service;
-use anteroom_wire::envelope::Record;
+use anteroom_wire::{beat::Beat, envelope::Record};
 use bytes::Bytes;
 
 use super::*;
@@ -49,7 +49,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
     let (publisher, handle) = opened();
     publisher.with(|queue| queue.listed(&handle, &version(1), Instant::now()));
     let metrics = BatchMetrics::register(&Service::new("test").metrics);
-    let highest = HighestPosition::default();
+    let members = Members::new("w");
     let begun = Instant::now();
     let hears = async {
         let mut pace = tokio::time::interval(TICK);
@@ -78,7 +78,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
         told
     };
     let told = tokio::select! {
-        end = publisher.run(&bus, &leadership, &highest, &metrics) => panic!("{end:?}"),
+        end = publisher.run(&bus, &leadership, &members, &metrics) => panic!("{end:?}"),
         () = hears => panic!("it hears for ever"),
         told = reads => told,
     };
@@ -111,8 +111,8 @@ async fn a_message_that_the_bus_finds_too_large_ends_the_term() {
         Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]),
     );
     let metrics = BatchMetrics::register(&Service::new("test").metrics);
-    let highest = HighestPosition::default();
-    let end = publisher.run(&bus, &leadership, &highest, &metrics).await;
+    let members = Members::new("w");
+    let end = publisher.run(&bus, &leadership, &members, &metrics).await;
     assert_eq!(end, End::TooLarge);
 }
 
@@ -123,7 +123,7 @@ async fn a_batch_that_was_held_up_takes_nothing_back() {
     let leadership = Leadership::of_new_log(&bus, Group::COORDINATOR).await;
     let (publisher, handle) = opened();
     let metrics = BatchMetrics::register(&Service::new("test").metrics);
-    let highest = HighestPosition::default();
+    let members = Members::new("w");
     let key = ObjectKey::new("n", "x");
     let put = |at| {
         let (now, origin, body) = (Instant::now(), ChangeOrigin::List, Bytes::new());
@@ -145,13 +145,56 @@ async fn a_batch_that_was_held_up_takes_nothing_back() {
         tokio::time::sleep(APPEND_LATE_MAX).await;
     };
     tokio::select! {
-        end = publisher.run(&bus, &leadership, &highest, &metrics) => panic!("{end:?}"),
+        end = publisher.run(&bus, &leadership, &members, &metrics) => panic!("{end:?}"),
         () = writes => {}
     }
     let index = bus.index().await.unwrap();
     assert_eq!(index.objects[&handle.view][&key].1, version(3));
     let (_, fence) = bus.lease(leadership.group).await.unwrap().unwrap();
     assert_eq!(fence, leadership.fence.now());
+}
+
+/// A way that loses large packets lets heartbeats, leases and API calls through.
+#[tokio::test(start_paused = true)]
+async fn a_writer_whose_batches_are_lost_makes_way_for_another_watcher_until_one_is_written() {
+    let bus = LocalBus::new();
+    let members = Members::new("w");
+    members.stand(true);
+    let candidate = Beat {
+        incarnation: Incarnation::default(),
+        group: Group::NONE,
+        term: 1,
+        holder: "another".into(),
+        page: 0,
+        views: Vec::new(),
+    };
+    members.take_beat(&candidate);
+    let is_own = |group: &Group| members.preferred_leader(*group) == "w";
+    let group = Group::all().find(is_own).unwrap();
+    let leadership = Leadership::of_new_log(&bus, group).await;
+    let (publisher, handle) = opened();
+    bus.faults().fail_appends(true);
+    put(&publisher, &handle, Bytes::from_static(b"x"));
+    let metrics = BatchMetrics::register(&Service::new("test").metrics);
+    let begun = Instant::now();
+    let hears = async {
+        while begun.elapsed() < UNWRITTEN_MAX * 4 {
+            members.take_beat(&candidate);
+            tokio::time::sleep(TICK).await;
+        }
+    };
+    let yields = async {
+        members.better_placed(group).await;
+        assert!(begun.elapsed() >= UNWRITTEN_MAX);
+        bus.faults().fail_appends(false);
+        publisher.drained().await;
+        assert!(is_own(&group));
+    };
+    tokio::select! {
+        end = publisher.run(&bus, &leadership, &members, &metrics) => panic!("{end:?}"),
+        () = hears => panic!("no other watcher may take over"),
+        () = yields => {}
+    }
 }
 
 /// Other groups may have filled the log since it was looked at.
@@ -174,7 +217,7 @@ async fn what_a_full_log_refuses_of_the_cluster_is_written_in_the_room_of_a_tena
     });
     publisher.with(|queue| queue.set_in_quota(&tenant.view, true));
     let metrics = BatchMetrics::register(&Service::new("test").metrics);
-    let highest = HighestPosition::default();
+    let members = Members::new("w");
     let fills = async {
         for handle in [&cluster, &tenant] {
             put(&publisher, handle, Bytes::from(vec![0; 64 * 1024]));
@@ -189,7 +232,7 @@ async fn what_a_full_log_refuses_of_the_cluster_is_written_in_the_room_of_a_tena
         publisher.drained().await;
     };
     tokio::select! {
-        end = publisher.run(&bus, &leadership, &highest, &metrics) => panic!("{end:?}"),
+        end = publisher.run(&bus, &leadership, &members, &metrics) => panic!("{end:?}"),
         () = fills => {}
     }
     let states = publisher.read(|queue| queue.stats(Instant::now()));
@@ -255,9 +298,9 @@ async fn a_view_whose_control_record_is_lost_begins_behind_all_of_its_objects() 
         queue.listed(&handle, &version(1), Instant::now());
     });
     let metrics = BatchMetrics::register(&Service::new("test").metrics);
-    let highest = HighestPosition::default();
+    let members = Members::new("w");
     tokio::select! {
-        end = publisher.run(&bus, &leadership, &highest, &metrics) => panic!("{end:?}"),
+        end = publisher.run(&bus, &leadership, &members, &metrics) => panic!("{end:?}"),
         () = publisher.drained() => {}
     }
     let written = bus.index().await.unwrap();
