@@ -101,6 +101,12 @@ impl ElectionState {
         live.map(|(name, _)| name)
     }
 
+    /// Forgets silent candidates. A watcher that crashes does not withdraw, and its successor has a new name.
+    fn forget_silent(&mut self, now: Instant) {
+        self.candidates
+            .retain(|_, at| now.saturating_duration_since(*at) < SILENCE_MAX);
+    }
+
     /// Decides whether this watcher stands for election. Returns true if that has changed.
     fn decide(&mut self, now: Instant) -> bool {
         self.unwritten
@@ -315,6 +321,9 @@ impl Members {
                 election.candidates.remove(&beat.holder).is_some()
             } else {
                 let before = election.candidates.insert(beat.holder.clone(), at);
+                if before.is_none() {
+                    election.forget_silent(at);
+                }
                 before.is_none_or(|before| at.saturating_duration_since(before) >= SILENCE_MAX)
             }
         } else {

@@ -77,6 +77,18 @@ async fn a_candidate_counts_until_it_withdraws_or_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn candidates_that_crashed_are_forgotten() {
+    let me = Members::new("a");
+    for n in 0..9 {
+        me.take_beat(&stands(&format!("w-{n}")));
+        tokio::time::advance(SILENCE_MAX / 2).await;
+    }
+    let election = me.election.lock();
+    let kept: Vec<_> = election.candidates.keys().collect();
+    assert_eq!(kept, ["w-7", "w-8"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watcher_whose_batches_are_lost_stands_down_for_another_one_and_tries_again_later() {
     let me = Members::new("a");
     me.stand(true);
