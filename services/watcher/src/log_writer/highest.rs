@@ -6,8 +6,9 @@
 //! and creates the log anew before it leads again: the rest is an old state of some views and a newer one of others.
 //!
 //! A watcher that has just started knows no older position, nor do others if they started with it. But replicas and
-//! webhooks tell how far they have read. Their word counts less, since their logins are in more hands: it has a log made
-//! anew once in [`READERS_REMAKE_INTERVAL`], and never stops the writer otherwise.
+//! webhooks tell how far they have read. A new watcher hears them for a moment before it takes an open lease.
+//! Their word counts less, since their logins are in more hands: it has a log made anew once in
+//! [`READERS_REMAKE_INTERVAL`], and never stops the writer otherwise.
 
 use std::{collections::VecDeque, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -42,6 +43,8 @@ struct Highest {
     /// The greatest position that a reader has read.
     read: Revision,
     is_shortened: bool,
+    /// This process has taken a lease in it.
+    is_led_here: bool,
 }
 
 impl KnownLogs {
@@ -79,6 +82,7 @@ impl HighestPosition {
             at,
             read: Revision(0),
             is_shortened: false,
+            is_led_here: false,
         });
     }
 
@@ -132,6 +136,19 @@ impl HighestPosition {
             log.is_shortened = true;
         }
         Err(Shortened)
+    }
+
+    /// Notes that this process has taken a lease in this log. The lease's position is the end of the log.
+    pub(crate) fn note_led(&self, incarnation: &Incarnation) {
+        if let Some(log) = self.0.lock().log(incarnation) {
+            log.is_led_here = true;
+        }
+    }
+
+    /// Returns true if this process has taken a lease in this log.
+    pub(crate) fn is_led_here(&self, incarnation: &Incarnation) -> bool {
+        let mut known = self.0.lock();
+        known.log(incarnation).is_some_and(|log| log.is_led_here)
     }
 
     /// Returns true if this log was found to be shortened.

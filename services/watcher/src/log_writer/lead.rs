@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::{AppendError, Bus, BusError, BusExt as _, Connection, Fence, Lease};
+use anteroom_bus::{AppendError, Bus, BusError, BusExt as _, Connection, Fence, Lease, LogHead};
 use anteroom_model::{Group, Incarnation, Revision};
 use anteroom_runtime::{Check, backoff::Backoff};
 use anteroom_wire::beat::Beat;
@@ -177,10 +177,27 @@ impl Campaign<'_> {
                 "group led by another watcher: this one stands by"
             );
         }
+        if !matches!(claim, Claim::Held { .. })
+            && let Some(wait) = self.uninformed_for(&head)
+        {
+            tokio::time::sleep(wait).await;
+            return Ok(None);
+        }
         if claim != Claim::Own && !self.until_open(term, claim == Claim::Free).await {
             return Ok(None);
         }
         self.take(head.incarnation, fence).await
+    }
+
+    /// Returns for how long others have to be heard before this watcher may write to the log for the first time; `None`:
+    /// no longer. If the log has lost records, the first batches could take it past all that others know of it, and
+    /// nothing would prove the loss. A lease that is held is taken after a longer silence anyway.
+    fn uninformed_for(&self, head: &LogHead) -> Option<Duration> {
+        let is_known = self.members.highest().is_led_here(&head.incarnation);
+        match head.last == Revision(0) || is_known {
+            true => None,
+            false => self.members.uninformed_for(),
+        }
     }
 
     /// Waits until the lease of `term` may be taken by this candidate; `false`: look again, since it
@@ -234,13 +251,16 @@ impl Campaign<'_> {
             {
                 Ok(None)
             }
-            Ok(fence) => Ok(Some(Leadership {
-                group: self.group,
-                term,
-                fence: TermFence::new(fence),
-                incarnation,
-                holder,
-            })),
+            Ok(fence) => {
+                highest.note_led(&incarnation);
+                Ok(Some(Leadership {
+                    group: self.group,
+                    term,
+                    fence: TermFence::new(fence),
+                    incarnation,
+                    holder,
+                }))
+            }
             // Somebody was faster.
             Err(AppendError::Fenced) => Ok(None),
             // If it was taken after all, it is found to be this candidate's own.

@@ -13,7 +13,7 @@ use std::{
 use anteroom_bus::{Bus, BusError, BusExt as _, Connection};
 use anteroom_model::{
     Group, Incarnation,
-    limits::{BEAT_INTERVAL_MS, BEAT_SILENCE_MAX_MS},
+    limits::{BEAT_INTERVAL_MS, BEAT_SILENCE_MAX_MS, REPLICA_BEAT_INTERVAL_MS},
 };
 use anteroom_wire::beat::Beat;
 use parking_lot::Mutex;
@@ -31,6 +31,10 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(BEAT_SILENCE_MAX_
 /// The time after which a leader hands its group over to a better placed watcher. A watcher that comes and goes
 /// within this time moves no group.
 pub(crate) const HAND_OVER_AFTER: Duration = Duration::from_secs(5);
+
+/// The time after the first connection within which readers and other watchers have told how far they know the log: two
+/// of the readers' beats, or one and a reconnection.
+pub(crate) const INFORMED_AFTER: Duration = Duration::from_millis(2 * REPLICA_BEAT_INTERVAL_MS);
 
 /// The time for which a watcher whose batches were lost does not stand for election. Later it tries again: its way may
 /// be whole by then, and nothing tells it so while it writes nothing.
@@ -81,6 +85,8 @@ struct ElectionState {
     leaders: HashMap<Group, LeaderBeat>,
     /// The time since which this client hears the bus: silence before that proves nothing.
     since: Instant,
+    /// When this client heard the bus for the first time.
+    first_up: Option<Instant>,
     /// True while this watcher can do the work of its groups.
     is_able: bool,
     /// The groups whose batches did not come through from here, and when each was last so.
@@ -135,6 +141,7 @@ impl Members {
             candidates: BTreeMap::new(),
             leaders: HashMap::new(),
             since: Instant::now(),
+            first_up: None,
             is_able: false,
             unwritten: BTreeMap::new(),
             stands: false,
@@ -254,6 +261,15 @@ impl Members {
         let since = self.election.lock().since.max(from);
         let last = beat_at.map_or(since, |at| at.max(since));
         Instant::now().saturating_duration_since(last)
+    }
+
+    /// Returns for how long this watcher, which has just started, has to listen yet before it knows what others know of
+    /// the log's end; `None`: it has listened long enough.
+    pub(crate) fn uninformed_for(&self) -> Option<Duration> {
+        let first_up = self.election.lock().first_up;
+        let heard_for = first_up.map_or(Duration::ZERO, |at| at.elapsed());
+        let rest = INFORMED_AFTER.saturating_sub(heard_for);
+        (!rest.is_zero()).then_some(rest)
     }
 
     /// Groups without a heartbeat of a leader.
@@ -411,7 +427,9 @@ impl Members {
         let mut connection = bus.connection();
         loop {
             if *connection.borrow_and_update() == Connection::Up {
-                self.election.lock().since = Instant::now();
+                let (mut election, now) = (self.election.lock(), Instant::now());
+                election.since = now;
+                election.first_up.get_or_insert(now);
             }
             if connection.changed().await.is_err() {
                 return; // The bus was closed.

@@ -12,6 +12,7 @@ use anteroom_wire::{
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::log_writer::members::INFORMED_AFTER;
 
 const GROUP: Group = Group(4);
 
@@ -151,6 +152,7 @@ async fn a_hand_over_needs_no_silence() {
     let bus = LocalBus::new();
     let (a, b) = (Candidate::new(&bus, "a"), Candidate::new(&bus, "b"));
     let leader = a.win(0).await;
+    tokio::time::sleep(INFORMED_AFTER).await;
     a.bus.send(&beat(&leader)).await.unwrap();
     let begun = Instant::now();
     let standby = tokio::spawn(async move { b.win(0).await });
@@ -201,7 +203,7 @@ fn control(leader: &Leadership) -> Envelope {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_next_term_is_higher_than_those_of_a_log_that_lost_its_leases() {
     let bus = LocalBus::new();
     let a = Candidate::new(&bus, "a");
@@ -235,7 +237,7 @@ fn tombstone(leader: &Leadership) -> Envelope {
 }
 
 /// A new leader's first record of a view replaces the view's control record of the term before.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_next_term_is_higher_than_those_of_objects_without_a_control_record() {
     let bus = LocalBus::new();
     let a = Candidate::new(&bus, "a");
@@ -281,4 +283,28 @@ async fn a_log_that_replicas_have_read_further_than_it_goes_is_made_anew() {
     a.bus.send(&beat).await.unwrap();
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!(a.win(0).await.incarnation, next.incarnation);
+}
+
+/// Readers may be on their way back too.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_has_just_started_hears_readers_before_it_writes() {
+    let bus = LocalBus::new();
+    let a = Candidate::new(&bus, "a");
+    let before = a.win(0).await;
+    let restarted = Candidate::new(&bus, "a");
+    let reads = async {
+        tokio::time::sleep(INFORMED_AFTER / 2).await;
+        let read = Revision(before.fence.now().at.0 + 9);
+        let beat = ReplicaBeat {
+            replica: "r".into(),
+            furthest: Some((before.incarnation.clone(), read)),
+            ..ReplicaBeat::default()
+        };
+        a.bus.send(&beat).await.unwrap();
+    };
+    let (next, ()) = tokio::join!(restarted.win(before.term), reads);
+    assert_ne!(next.incarnation, before.incarnation);
+    let begun = Instant::now();
+    restarted.win(next.term).await;
+    assert!(begun.elapsed().is_zero(), "it knows this log");
 }
