@@ -80,10 +80,15 @@ impl<K: Eq + Hash, V> Generations<K, V> {
 
     /// Removes and returns the entries that the pass did not bring. Call it once the pass is complete.
     pub(crate) fn sweep(&mut self) -> Vec<(K, V)> {
+        self.sweep_void(|_| false)
+    }
+
+    /// Removes and returns the entries that the pass did not bring, and those that are void.
+    pub(crate) fn sweep_void(&mut self, is_void: impl Fn(&V) -> bool) -> Vec<(K, V)> {
         let pass = self.pass;
         let gone = self
             .entries
-            .extract_if(|_, marked| marked.seen_in != pass)
+            .extract_if(|_, marked| marked.seen_in != pass || is_void(&marked.value))
             .map(|(key, marked)| (key, marked.value));
         gone.collect()
     }
@@ -109,6 +114,7 @@ mod tests {
         let mut left: Vec<_> = map.iter().collect();
         left.sort();
         assert_eq!(left, [(&"b", &4), (&"c", &3)]);
+        assert_eq!(map.sweep_void(|value| *value < 4), [("c", 3)]);
     }
 
     #[test]

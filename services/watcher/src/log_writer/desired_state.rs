@@ -11,7 +11,8 @@ use std::{
 
 use anteroom_bus::{Bus, LogEvent, LogScope};
 use anteroom_model::{
-    Delta, DesiredView, Group, ObjectKey, ObjectReference, Op, Source, ViewId, ViewState, system,
+    Delta, DesiredView, Epoch, Group, ObjectKey, ObjectReference, Op, Source, ViewId, ViewState,
+    system,
 };
 use anteroom_wire::{body, envelope::Record};
 use bytes::Bytes;
@@ -44,15 +45,26 @@ struct Changes {
     told_settled: bool,
 }
 
+/// A desired view or object, with the epoch in which it was written.
+#[derive(Debug)]
+struct Written<T> {
+    epoch: Epoch,
+    value: T,
+}
+
 /// All desired views and objects, and the changes for each group.
 #[derive(Debug, Default)]
 pub(crate) struct DesiredState {
-    views: Generations<ViewId, DesiredView>,
-    objects: Generations<ObjectKey, ObjectReference>,
+    views: Generations<ViewId, Written<DesiredView>>,
+    objects: Generations<ObjectKey, Written<ObjectReference>>,
     read_whole: bool,
     /// The log was read to its end, and both views are synced there.
     views_synced: bool,
     objects_synced: bool,
+    /// The origins of both views there. What was written before them is void: a view that lost its control record begins
+    /// anew, and leaves its old records in the log.
+    views_origin: Epoch,
+    objects_origin: Epoch,
     /// Records of this reading that cannot be decoded. Their content is unknown, and so is which views are no longer
     /// desired, until the records are replaced.
     unreadable: HashSet<(ViewId, ObjectKey)>,
@@ -69,13 +81,14 @@ impl DesiredState {
             ..Changes::default()
         };
         for (view, desired) in self.views.iter() {
-            if Group::of(&desired.info.source) == group {
+            if Group::of(&desired.value.info.source) == group {
                 changes.views.insert(view.clone());
             }
         }
         for (key, reference) in self.objects.iter() {
-            if group_of(reference) == group {
-                changes.objects.insert(key.clone(), reference.clone());
+            if group_of(&reference.value) == group {
+                let reference = reference.value.clone();
+                changes.objects.insert(key.clone(), reference);
             }
         }
         self.groups.insert(group, changes);
@@ -89,7 +102,7 @@ impl DesiredState {
         let mut taken = Vec::with_capacity(changes.views.len() + changes.objects.len());
         for view in changes.views.drain() {
             taken.push(match self.views.get(&view) {
-                Some(desired) => DesiredChange::View(view, Box::new(desired.clone())),
+                Some(desired) => DesiredChange::View(view, Box::new(desired.value.clone())),
                 None => DesiredChange::ViewGone(view),
             });
         }
@@ -119,6 +132,8 @@ impl DesiredState {
                 self.read_whole = false;
                 self.views_synced = false;
                 self.objects_synced = false;
+                self.views_origin = Epoch::default();
+                self.objects_origin = Epoch::default();
                 self.unreadable.clear();
                 self.blind = false;
             }
@@ -153,10 +168,12 @@ impl DesiredState {
             Record::Control(record) => {
                 // `Syncing` takes nothing back: a successor starts from its predecessor's records, which are whole.
                 let synced = record.state == ViewState::Synced;
-                if view == system::desired_views() {
-                    self.views_synced |= synced;
-                } else if view == system::references() {
-                    self.objects_synced |= synced;
+                if synced && view == system::desired_views() {
+                    self.views_synced = true;
+                    self.views_origin = record.origin;
+                } else if synced && view == system::references() {
+                    self.objects_synced = true;
+                    self.objects_origin = record.origin;
                 }
                 self.settle();
             }
@@ -165,7 +182,7 @@ impl DesiredState {
     }
 
     fn delta(&mut self, view: ViewId, delta: Delta<Bytes>) {
-        let Delta { key, op, .. } = delta;
+        let Delta { key, op, epoch, .. } = delta;
         let slot = (view, key);
         let was_unreadable = self.unreadable.remove(&slot);
         let (view, key) = slot;
@@ -173,9 +190,9 @@ impl DesiredState {
         match op {
             Op::Put(bytes) => {
                 let taken = match is_of_views {
-                    true => body::decode(&bytes).map(|desired| self.put_view(desired)),
+                    true => body::decode(&bytes).map(|desired| self.put_view(desired, epoch)),
                     false => body::decode(&bytes)
-                        .map(|reference| self.put_object(key.clone(), reference)),
+                        .map(|reference| self.put_object(key.clone(), reference, epoch)),
                 };
                 if let Err(error) = taken {
                     tracing::error!(
@@ -216,13 +233,15 @@ impl DesiredState {
         }
     }
 
-    fn put_view(&mut self, desired: DesiredView) {
+    fn put_view(&mut self, desired: DesiredView, epoch: Epoch) {
         let (view, group) = (
             desired.info.source.view_id(),
             Group::of(&desired.info.source),
         );
-        let is_news = self.views.get(&view) != Some(&desired);
-        self.views.put(view.clone(), desired);
+        let before = self.views.get(&view).map(|before| &before.value);
+        let is_news = before != Some(&desired);
+        let value = desired;
+        self.views.put(view.clone(), Written { epoch, value });
         if is_news {
             self.change(group, |changes| changes.views.insert(view));
         }
@@ -230,21 +249,22 @@ impl DesiredState {
 
     fn remove_view(&mut self, view: &ViewId) {
         if let Some(desired) = self.views.remove(view) {
-            self.view_gone(view.clone(), &desired);
+            self.view_gone(view.clone(), &desired.value);
         }
     }
 
-    fn put_object(&mut self, key: ObjectKey, reference: ObjectReference) {
+    fn put_object(&mut self, key: ObjectKey, reference: ObjectReference, epoch: Epoch) {
         let group = group_of(&reference);
-        let before = self.objects.put(key.clone(), reference.clone());
-        if before.as_ref() != Some(&reference) {
+        let value = reference.clone();
+        let before = self.objects.put(key.clone(), Written { epoch, value });
+        if before.is_none_or(|before| before.value != reference) {
             self.change(group, |changes| changes.objects.insert(key, reference));
         }
     }
 
     fn remove_object(&mut self, key: &ObjectKey) {
         if let Some(reference) = self.objects.remove(key) {
-            self.object_gone(key.clone(), reference);
+            self.object_gone(key.clone(), reference.value);
         }
     }
 
@@ -264,16 +284,18 @@ impl DesiredState {
         }
     }
 
-    /// Removes views and objects that this reading did not bring, once everything is known.
+    /// Removes views and objects that this reading did not bring, and void ones, once everything is known.
     fn settle(&mut self) {
         if !self.is_settled() {
             return;
         }
-        for (view, desired) in self.views.sweep() {
-            self.view_gone(view, &desired);
+        let origin = self.views_origin;
+        for (view, desired) in self.views.sweep_void(|desired| desired.epoch < origin) {
+            self.view_gone(view, &desired.value);
         }
-        for (key, reference) in self.objects.sweep() {
-            self.object_gone(key, reference);
+        let origin = self.objects_origin;
+        for (key, reference) in self.objects.sweep_void(|object| object.epoch < origin) {
+            self.object_gone(key, reference.value);
         }
         self.groups
             .values_mut()

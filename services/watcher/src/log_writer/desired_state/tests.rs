@@ -159,6 +159,50 @@ fn the_desired_state_is_settled_only_when_both_views_are_synced() {
     assert_eq!(state.take(group()), [], "said once");
 }
 
+/// The event, as of this term: a change in it, or a view that began in it.
+fn in_term(mut event: LogEvent, term: u32) -> LogEvent {
+    if let LogEvent::Record {
+        envelope: Ok(envelope),
+        ..
+    } = &mut event
+    {
+        let epoch = Epoch::new(term, 1);
+        match &mut envelope.record {
+            Record::Delta { delta, .. } => delta.epoch = epoch,
+            Record::Control(record) => record.origin = epoch,
+        }
+    }
+    event
+}
+
+/// A view that lost its control record begins anew, and its old records stay in the log.
+#[test]
+fn what_was_written_before_the_views_origin_is_not_desired() {
+    let mut state = started();
+    state.begin(group());
+    state.take_in(in_term(put_view(&wanted("b")), 2));
+    state.take_in(in_term(put_object(&reference("y")), 2));
+    state.take(group());
+    let sources = [system::desired_views_source(), system::references_source()];
+    for source in sources.clone() {
+        state.take_in(in_term(control(source, ViewState::Synced), 2));
+    }
+    caught_up(&mut state);
+    let left = wanted("a").info.source.view_id();
+    assert_eq!(
+        state.take(group()),
+        [
+            DesiredChange::ViewGone(left),
+            DesiredChange::ObjectGone(reference("x")),
+            DesiredChange::Settled
+        ]
+    );
+    for source in sources {
+        state.take_in(in_term(control(source, ViewState::Syncing), 3));
+    }
+    assert_eq!(state.take(group()), [], "it is not whole yet");
+}
+
 /// Unknown is not absent: a recreated log removes nothing until it is read completely.
 #[test]
 fn objects_absent_from_a_reread_log_go_only_once_it_is_read_whole() {
