@@ -8,7 +8,10 @@
 //! A floor that the log has not reached after a while came from a false answer. It falls to the log's end, or nobody
 //! could answer any more.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use anteroom_bus::{EarlierEnd, LogHead};
 use anteroom_model::{FactError, Incarnation, Revision, ViewId};
@@ -26,6 +29,9 @@ const IDLE_MIN: Duration = Duration::from_secs(60 * 60);
 /// the old one no longer than this. If the old log is the valid one after all, restored from a backup, it is accepted
 /// again after this time.
 const LEFT_MIN: Duration = Duration::from_secs(5 * 60);
+
+/// The number of left logs that are remembered of each view.
+const LEFT_MAX: usize = 4;
 
 /// The time that the log has to reach a floor, before its end is asked for.
 const REACHED_MAX: Duration = Duration::from_secs(5);
@@ -56,8 +62,9 @@ struct Position {
     raised_at: Instant,
     /// The log seems to end before the floor.
     earlier_end: EarlierEnd,
-    /// The log before the floor's, and when the first answer of another one came.
-    left: Option<(Incarnation, Instant)>,
+    /// The logs before the floor's, the latest last, and when the first answer of another one came. Logs can change more
+    /// than once before a replica notices.
+    left: VecDeque<(Incarnation, Instant)>,
 }
 
 /// A position in the log of one incarnation.
@@ -167,7 +174,7 @@ impl Floors {
             read_at: now,
             raised_at: now,
             earlier_end: EarlierEnd::default(),
-            left: None,
+            left: VecDeque::new(),
         };
         positions.by_view.insert(view.clone(), position);
         Ok(())
@@ -183,14 +190,16 @@ impl Position {
     ) -> Result<(), Revision> {
         let floor = &mut self.floor;
         if floor.incarnation != *incarnation {
-            let is_left = |(log, at): &(Incarnation, Instant)| {
-                log == incarnation && now.duration_since(*at) < LEFT_MIN
-            };
-            if self.left.as_ref().is_some_and(is_left) {
+            self.left
+                .retain(|(_, at)| now.duration_since(*at) < LEFT_MIN);
+            if self.left.iter().any(|(log, _)| log == incarnation) {
                 return Err(floor.revision);
             }
             let earlier = std::mem::replace(&mut floor.incarnation, incarnation.clone());
-            self.left = Some((earlier, now));
+            self.left.push_back((earlier, now));
+            if self.left.len() > LEFT_MAX {
+                self.left.pop_front();
+            }
             floor.revision = revision;
             self.raised_at = now;
             self.earlier_end = EarlierEnd::default();
@@ -283,6 +292,22 @@ mod tests {
         tokio::time::advance(LEFT_MIN).await;
         floors.raise(&view, &reply("two", 5)).unwrap();
         assert_eq!(floors.get(&view).unwrap().revision.0, 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_of_each_log_that_was_left_are_refused_and_true_answers_stay_accepted() {
+        let floors = Floors::default();
+        let view = ViewId::new("a");
+        let logs = ["one", "two", "three", "four", "five", "six"];
+        for log in logs {
+            floors.raise(&view, &reply(log, 3)).unwrap();
+        }
+        // A replica that has noticed no change serves an old log on.
+        for log in &logs[1..5] {
+            floors.raise(&view, &reply(log, 900)).unwrap_err();
+            floors.raise(&view, &reply("six", 4)).unwrap();
+        }
+        assert_eq!(floors.0.lock().by_view[&view].left.len(), LEFT_MAX);
     }
 
     #[tokio::test(start_paused = true)]
