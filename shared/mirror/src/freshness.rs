@@ -89,6 +89,11 @@ impl Freshness {
         self.pending.clear();
     }
 
+    /// What will be served is an older state than the one that was heard of.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
     /// Returns true if a beat waits for its position to be read.
     pub(crate) fn is_behind(&self) -> bool {
         !self.pending.is_empty()

@@ -189,6 +189,7 @@ impl Machine {
         if self.lags(now) {
             self.rereads.want(RereadCause::Lag);
         }
+        self.loads.begin_again(now, self.position, &mut effects);
         self.age(now, &mut effects);
         self.repair(now, &mut effects);
         effects.push(MirrorEffect::AllChanged);

@@ -148,10 +148,14 @@ impl MirroredView {
     }
 
     /// The log ends before what was read of it. Its last records are lost, and what it says of the view is an older state
-    /// than the one that is served. A writer that begins a term compares the log with the source.
+    /// than the one that is served. A writer that begins a term compares the log with the source. Where nothing is served,
+    /// the older state will be, and is as old as the next beat says.
     pub(crate) fn shortened(&mut self) {
         let served = self.view.served().record();
         self.term_min = served.map(|record| record.epoch.term().saturating_add(1));
+        if served.is_none() {
+            self.freshness.forget();
+        }
     }
 
     /// Terms of its group have begun anew: the log cannot say any more what is younger.

@@ -9,6 +9,12 @@
 //!
 //! If the main reader begins again, it reads every view from its start, and the others are
 //! stopped.
+//!
+//! A second reader knows nothing of the log's past. Where it meets the log's end before what the main reader had
+//! read, the log has lost records, or a server is late. The main reader decides which; until then, what was read is
+//! not taken over, and is read again every so often.
+
+use std::time::Duration;
 
 use super::*;
 
@@ -16,20 +22,29 @@ use super::*;
 /// log costs less.
 pub(super) const LOADS_MAX: usize = 4;
 
+/// The wait before a view is read again whose reader met an end of the log that cannot be.
+pub(super) const EARLY_END_WAIT: Duration = Duration::from_secs(2);
+
 /// The progress of the reader of one view.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) incarnation: Incarnation,
     pub(super) reading: Reading,
     pub(super) position: Revision,
+    /// The main reader's position when this reader began: the main reader's log does not end before it.
+    end_min: Revision,
+    /// The log seemed to end before `end_min`, and the view is read again then.
+    again_at: Option<Moment>,
 }
 
 impl Load {
-    fn new() -> Self {
+    fn new(end_min: Revision) -> Self {
         Self {
             incarnation: Incarnation::default(),
             reading: Reading::Unheard,
             position: Revision(0),
+            end_min,
+            again_at: None,
         }
     }
 }
@@ -56,12 +71,13 @@ impl Loads {
         }
     }
 
-    pub(super) fn end(&mut self, id: &ViewId, effects: &mut Vec<MirrorEffect>) {
+    /// Ends the reader of this view, and begins one that waits. `read` as in [`Loads::begin`].
+    pub(super) fn end(&mut self, id: &ViewId, read: Revision, effects: &mut Vec<MirrorEffect>) {
         self.waiting.retain(|waiting| waiting != id);
         if self.running.remove(id).is_some() {
             effects.push(MirrorEffect::LoadEnded(id.clone()));
         }
-        self.begin(effects);
+        self.begin(read, effects);
     }
 
     pub(super) fn end_all(&mut self, effects: &mut Vec<MirrorEffect>) {
@@ -71,12 +87,28 @@ impl Loads {
         }
     }
 
-    pub(super) fn begin(&mut self, effects: &mut Vec<MirrorEffect>) {
+    /// Begins as many readers as may run. The main reader has read up to `read`.
+    pub(super) fn begin(&mut self, read: Revision, effects: &mut Vec<MirrorEffect>) {
         while self.running.len() < LOADS_MAX
             && let Some(id) = self.waiting.pop_front()
         {
-            self.running.insert(id.clone(), Load::new());
+            self.running.insert(id.clone(), Load::new(read));
             effects.push(MirrorEffect::Load(id));
+        }
+    }
+
+    /// Begins anew where the log seemed to end too early. `read` as in [`Loads::begin`].
+    pub(super) fn begin_again(
+        &mut self,
+        now: Moment,
+        read: Revision,
+        effects: &mut Vec<MirrorEffect>,
+    ) {
+        for (id, load) in &mut self.running {
+            if load.again_at.is_some_and(|at| at <= now) {
+                *load = Load::new(read);
+                effects.push(MirrorEffect::Load(id.clone()));
+            }
         }
     }
 }
@@ -87,7 +119,7 @@ impl Machine {
         let mut effects = Vec::new();
         if let Some(kept) = self.views.get(id) {
             kept.write().evict();
-            self.loads.end(id, &mut effects);
+            self.loads.end(id, self.position, &mut effects);
             effects.push(MirrorEffect::Evicted(id.clone()));
             effects.push(MirrorEffect::Changed(id.clone()));
         }
@@ -125,7 +157,7 @@ impl Machine {
         let held = |id: &ViewId| hold.holds(id);
         let gone: Vec<_> = self.views.keys().filter(|id| !held(id)).cloned().collect();
         for id in gone {
-            self.loads.end(&id, &mut effects);
+            self.loads.end(&id, self.position, &mut effects);
             if let Some(kept) = self.views.remove(&id) {
                 kept.write().evict();
                 self.unheld.insert(id.clone(), kept.read().seen());
@@ -183,7 +215,7 @@ impl Machine {
         };
         kept.write().read_alone();
         self.loads.want(id);
-        self.loads.begin(effects);
+        self.loads.begin(self.position, effects);
         effects.push(MirrorEffect::Changed(id.clone()));
     }
 
@@ -208,7 +240,7 @@ impl Machine {
                 *load = Load {
                     incarnation,
                     reading: Reading::FromStart,
-                    position: Revision(0),
+                    ..Load::new(load.end_min)
                 };
             }
             LogEvent::Record { revision, envelope } => {
@@ -226,13 +258,17 @@ impl Machine {
             }
             LogEvent::CaughtUp { revision } => {
                 load.position = load.position.max(revision);
-                load.reading = Reading::Live;
                 let read = load.position;
-                let content = next(&mut self.changes);
-                changing(now, id, &kept, &mut effects, |kept| {
-                    kept.caught_up(now, read, None, content);
-                    kept.reached(now, read, Revision(0));
-                });
+                if load.incarnation == self.incarnation && read < load.end_min {
+                    load.again_at = Some(now + EARLY_END_WAIT);
+                } else {
+                    load.reading = Reading::Live;
+                    let content = next(&mut self.changes);
+                    changing(now, id, &kept, &mut effects, |kept| {
+                        kept.caught_up(now, read, None, content);
+                        kept.reached(now, read, Revision(0));
+                    });
+                }
             }
             LogEvent::Away { .. } => {
                 if load.reading == Reading::Live {
@@ -279,7 +315,7 @@ impl Machine {
         changing(now, id, kept, effects, |kept| {
             kept.hand_over(position, unreadable);
         });
-        self.loads.end(id, effects);
+        self.loads.end(id, self.position, effects);
         effects.push(MirrorEffect::Changed(id.clone()));
     }
 

@@ -119,7 +119,7 @@ impl Machine {
     ) {
         let failure = Failure::new(own_reason::SEALED_UNREADABLE, reason.clone());
         kept.write().fail(&failure);
-        self.loads.end(id, effects);
+        self.loads.end(id, self.position, effects);
         effects.push(MirrorEffect::Unopened(id.clone(), reason));
         effects.push(MirrorEffect::Changed(id.clone()));
     }
@@ -149,7 +149,7 @@ impl Machine {
     /// The view is no more.
     pub(super) fn forget(&mut self, id: &ViewId, effects: &mut Vec<MirrorEffect>) {
         self.views.remove(id);
-        self.loads.end(id, effects);
+        self.loads.end(id, self.position, effects);
         effects.push(MirrorEffect::Removed(id.clone()));
     }
 

@@ -1,6 +1,6 @@
 //! Logs that have lost their last records, and terms that began anew.
 
-use super::*;
+use super::{loads::EARLY_END_WAIT, *};
 
 /// Loses the last records of the log, which were read.
 fn shorten(world: &mut World, records: u64) {
@@ -57,6 +57,75 @@ fn a_mirror_takes_over_a_shortened_log_once_its_served_data_is_too_old() {
     let kept = world.machine.views[&views()[0]].read();
     let (snapshot, _) = kept.read(world.now, Some(u64::MAX)).unwrap();
     assert_eq!(snapshot.read().len(), before);
+}
+
+#[test]
+fn a_view_that_is_loaded_alone_takes_over_no_end_before_what_the_main_reader_had_read() {
+    let mut world = synced_world();
+    world.take(Step::Put(0, 9));
+    world.take(Step::Deliver(1));
+    world.take(Step::Beat);
+    let whole = world.read(0, |read, _| read.len());
+    world.take(Step::Evict(0));
+    // A server that is late tells an earlier end, as one does that has lost records.
+    let (log, last) = (world.log.clone(), world.last);
+    let earlier = Revision(last.0 - 1);
+    world.log.retain(|at, _| *at <= earlier);
+    world.last = earlier;
+    world.take(Step::Load(0));
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert_eq!(state(&world, 0), LifeState::Evicted);
+    let wait = Step::Wait(EARLY_END_WAIT.as_millis() as u16);
+    world.take(wait.clone());
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert_eq!(state(&world, 0), LifeState::Evicted, "it ends there still");
+    (world.log, world.last) = (log, last);
+    world.take(wait);
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert!(world.loads.is_empty(), "handed over");
+    world.take(Step::Beat);
+    assert_eq!(world.read(0, |read, _| read.len()), whole);
+}
+
+/// A load may come to an end that the main reader has passed meanwhile.
+#[test]
+fn a_load_is_not_held_up_by_records_that_the_main_reader_brought_meanwhile() {
+    let mut world = synced_world();
+    world.take(Step::Evict(0));
+    world.take(Step::Load(0));
+    let (log, last) = (world.log.clone(), world.last);
+    world.take(Step::Put(1, 9));
+    world.take(Step::Deliver(1));
+    let (log, last) = (
+        std::mem::replace(&mut world.log, log),
+        std::mem::replace(&mut world.last, last),
+    );
+    world.take(Step::LoadDeliver(u8::MAX));
+    (world.log, world.last) = (log, last);
+    assert!(world.loads.is_empty(), "handed over");
+    world.take(Step::Beat);
+    assert_eq!(world.error(0), None);
+}
+
+#[test]
+fn a_view_without_objects_is_not_as_young_as_it_was_before_the_log_was_shortened() {
+    let mut world = synced_world();
+    world.take(Step::Put(0, 9));
+    world.take(Step::Deliver(1));
+    world.take(Step::Beat);
+    world.take(Step::Evict(0));
+    shorten(&mut world, 1);
+    world.take(Step::Load(0));
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert!(world.loads.is_empty(), "handed over");
+    let error = world.error(0);
+    assert!(
+        matches!(error, Some(FactError::NotSynced { .. })),
+        "{error:?}"
+    );
+    // The beat names the lost record, as long as the writer knows no better.
+    world.take(Step::Beat);
+    assert!(world.error(0).is_some());
 }
 
 #[test]
