@@ -65,6 +65,14 @@ impl Position {
     }
 }
 
+/// Returns true if a reader that has read up to `read`, and for which no record waits, is at the log's end, `last`.
+///
+/// The number of waiting records comes from the server that delivers, which counts on its own copy. Where there are
+/// copies, this one may still lack the log's last records, and `last` comes from the server that leads.
+pub(crate) fn is_at_end(read: Revision, last: Revision, is_replicated: bool) -> bool {
+    !is_replicated || read >= last
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +83,19 @@ mod tests {
         LogHead {
             incarnation: Incarnation(incarnation.into()),
             last: Revision(last),
+        }
+    }
+
+    #[test]
+    fn no_waiting_record_proves_the_end_only_where_there_is_one_copy() {
+        for (read, is_replicated, is_end) in [
+            (7, false, true),
+            (7, true, false),
+            (8, true, true),
+            (9, true, true),
+        ] {
+            let found = is_at_end(Revision(read), Revision(8), is_replicated);
+            assert_eq!(found, is_end, "{read} {is_replicated}");
         }
     }
 

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    ClientState,
+    ClientState, api,
     consumer::{Consumer, ConsumerEvent, Delivered, Lost, Pass},
     earlier::believe,
     link,
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     BusError, EarlierEnd, Follower, LogEvent, LogHead, LogScope, RestartCause, Unreadable,
-    position::Position,
+    position::{Position, is_at_end},
 };
 
 /// Events that wait for the follower's reader; at the limit, the reader's task waits, and asks the
@@ -210,9 +210,9 @@ impl LogReader {
     async fn session(&mut self, restart: &Notify) -> Result<std::convert::Infallible, End> {
         let mut link = self.shared.link.clone();
         let connects = link.borrow_and_update().connects;
-        let head = self.head().await?;
-        self.resume(&head).await?;
-        let mut consumer = self.consume(&head).await?;
+        let end = self.end().await?;
+        self.resume(&end.head).await?;
+        let mut consumer = self.consume(&end).await?;
         let mut verify = tokio::time::interval(VERIFY_INTERVAL);
         verify.set_missed_tick_behavior(MissedTickBehavior::Delay);
         verify.reset();
@@ -245,11 +245,16 @@ impl LogReader {
         }
     }
 
-    /// Returns the head of the log, which is not before what was read of it.
-    async fn head(&mut self) -> Result<LogHead, BusError> {
+    /// Returns the end of the log, which is not before what was read of it.
+    async fn end(&mut self) -> Result<api::End, BusError> {
         let end = self.shared.api.end().await?;
+        let is_replicated = end.is_replicated;
         let read = self.position.in_log(&end.head.incarnation);
-        believe(&mut self.earlier, end, read, Instant::now())
+        let head = believe(&mut self.earlier, end, read, Instant::now())?;
+        Ok(api::End {
+            head,
+            is_replicated,
+        })
     }
 
     /// Resumes after the position, or begins again.
@@ -268,7 +273,7 @@ impl LogReader {
         self.send(LogEvent::Restart { incarnation, cause }).await
     }
 
-    async fn consume(&mut self, head: &LogHead) -> Result<Consumer, End> {
+    async fn consume(&mut self, end: &api::End) -> Result<Consumer, End> {
         let pass = Pass {
             filters: self.filters.clone(),
             from: Revision(self.position.applied().0 + 1),
@@ -278,8 +283,10 @@ impl LogReader {
         let (client, api) = (&self.shared.client, &self.shared.api);
         let (consumer, waiting) = Consumer::create(client, api, &pass).await?;
         self.away = false;
+        let head = &end.head;
         self.wanted = head.last;
-        if waiting == 0 && self.shared.api.head().await? == *head {
+        let is_at_end = is_at_end(self.position.applied(), head.last, end.is_replicated);
+        if waiting == 0 && is_at_end && self.shared.api.head().await? == *head {
             self.catch_up(head.last).await?;
         }
         Ok(consumer)
@@ -314,8 +321,10 @@ impl LogReader {
         self.position.advance(revision);
         self.retry_delay = RETRY_DELAY_MIN;
         if maybe_last && self.caught_up {
-            // Not certain, but off by no more than the moment that a write takes.
-            self.current = Instant::now();
+            // Not certain, but off by no more than the moment that a write takes. A copy that lags is further off.
+            if revision >= self.wanted {
+                self.current = Instant::now();
+            }
         } else if maybe_last {
             self.confirm(revision).await?;
         }
@@ -363,8 +372,8 @@ impl LogReader {
     }
 
     async fn verify(&mut self, verifier: &mut Verifier) -> Result<(), End> {
-        let head = match self.head().await {
-            Ok(head) => head,
+        let head = match self.end().await {
+            Ok(end) => end.head,
             Err(error @ BusError::NoLog) => return Err(error.into()),
             Err(error) => return Ok(verifier.failed(&error)?),
         };
