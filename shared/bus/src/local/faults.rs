@@ -114,6 +114,21 @@ impl Faults {
         self.hub.notify();
     }
 
+    /// Moves this client's followers to a server whose copy of the log gets no more records, until [`Faults::catch_copy_up`].
+    /// The log's end comes from the server that leads. Nothing happens where there is no log.
+    pub fn lag_copy(&self) {
+        if let Ok(head) = self.hub.with_log(|log| log.head()) {
+            self.link.lag(head.last);
+            self.hub.notify();
+        }
+    }
+
+    /// Gives the copy of this client's followers all records that it lacks.
+    pub fn catch_copy_up(&self) {
+        self.link.lag_no_more();
+        self.hub.notify();
+    }
+
     /// Loses the next `records` records on their way to this client's followers, and tells nobody. 0: no more are lost.
     pub fn lose(&self, records: u64) {
         self.link.lose(records);

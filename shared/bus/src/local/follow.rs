@@ -15,10 +15,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{hub::Hub, link::Link, log::Records};
-use crate::{Follower, LogEvent, LogHead, LogScope, RestartCause, position::Position};
+use crate::{
+    Follower, LogEvent, LogHead, LogScope, RestartCause,
+    position::{Position, is_at_end},
+};
 
 /// Records read under one taking of the lock.
 const CHUNK_RECORDS: usize = 64;
+
+/// The time after which a follower that gets nothing, though the log goes on, is connected anew. On NATS it is two
+/// verifications.
+const STANDSTILL_MAX: Duration = Duration::from_secs(4);
 
 /// Starts a follower's task.
 pub(super) fn follow(hub: Arc<Hub>, link: Arc<Link>, scope: LogScope) -> Follower {
@@ -28,6 +35,7 @@ pub(super) fn follow(hub: Arc<Hub>, link: Arc<Link>, scope: LogScope) -> Followe
     let task = Task {
         changes: hub.changes(),
         gaps_seen: link.gaps(),
+        moves_seen: link.moves(),
         hub,
         link,
         scope,
@@ -35,6 +43,8 @@ pub(super) fn follow(hub: Arc<Hub>, link: Arc<Link>, scope: LogScope) -> Followe
         position: Position::default(),
         current: Instant::now(),
         away: false,
+        is_new: true,
+        stands_since: None,
         caught_up: false,
     };
     tokio::spawn(task.run(Arc::clone(&restart), stop.clone()));
@@ -55,8 +65,31 @@ struct Task {
     /// When the reader last held all that the log held. What was written since may be a tombstone.
     current: Instant,
     gaps_seen: u64,
+    moves_seen: u64,
     away: bool,
+    /// It was just connected, and nothing was read since.
+    is_new: bool,
+    /// Since when its copy of the log has ended before the log does.
+    stands_since: Option<Instant>,
     caught_up: bool,
+}
+
+/// What the task waits for.
+enum Woken {
+    Changed,
+    /// The follower's owner asked to begin again.
+    Asked,
+    /// Nothing came for [`STANDSTILL_MAX`], though the log goes on.
+    StoodStill,
+}
+
+/// Some of the records that come next, and how far they can be read.
+struct Chunk {
+    records: Records,
+    /// The end of the copy that is read.
+    readable_to: Revision,
+    /// The end of the log.
+    last: Revision,
 }
 
 /// The reader is gone.
@@ -78,17 +111,25 @@ impl Task {
             if read.is_err() {
                 return;
             }
-            let asked = tokio::select! {
+            let stands_since = self.stands_since;
+            let stands_until = stands_since.unwrap_or_else(Instant::now) + STANDSTILL_MAX;
+            let woken = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                _ = self.changes.changed() => false,
-                _ = connection.changed() => false,
-                () = restart.notified() => true,
+                _ = self.changes.changed() => Woken::Changed,
+                _ = connection.changed() => Woken::Changed,
+                () = restart.notified() => Woken::Asked,
+                () = tokio::time::sleep_until(stands_until), if stands_since.is_some() => Woken::StoodStill,
             };
-            if self.caught_up {
+            if self.caught_up && stands_since.is_none() {
                 self.current = Instant::now();
             }
-            if asked && self.restart(RestartCause::Asked).await.is_err() {
+            let acted = match woken {
+                Woken::Changed => Ok(()),
+                Woken::Asked => self.restart(RestartCause::Asked).await,
+                Woken::StoodStill => self.leave("nothing is delivered".to_owned()).await,
+            };
+            if acted.is_err() {
                 return;
             }
         }
@@ -101,16 +142,35 @@ impl Task {
                 Ok(head) => head,
                 Err(reason) => return self.leave(reason).await,
             };
+            let moves = self.link.moves();
+            if std::mem::replace(&mut self.moves_seen, moves) != moves {
+                self.leave("moved to another copy of the log".to_owned())
+                    .await?;
+            }
             self.come_back(&head).await?;
             let read_at = Instant::now();
-            let Some((records, last)) = self.chunk() else {
+            let Some(Chunk {
+                records,
+                readable_to,
+                last,
+            }) = self.chunk()
+            else {
                 continue;
             };
+            let is_new = std::mem::take(&mut self.is_new);
             if records.is_empty() {
+                // As on NATS: no record waits for a reader that was just connected, or the server has met the log's end.
+                let applied = self.position.applied();
+                let is_at_end = readable_to >= last || is_new && is_at_end(applied, last, true);
+                if !is_at_end {
+                    self.stands_since.get_or_insert_with(Instant::now);
+                    return Ok(());
+                }
                 self.position.advance(last);
                 return self.catch_up().await;
             }
-            let all = records.len() < CHUNK_RECORDS;
+            self.stands_since = None;
+            let all = readable_to >= last && records.len() < CHUNK_RECORDS;
             if self.deliver(records).await? && all {
                 self.current = read_at;
             }
@@ -124,18 +184,24 @@ impl Task {
             .map_err(|error| error.to_string())
     }
 
-    /// The next records with the position that was read up to; `None` if the log is not the one of
-    /// the last look any more.
-    fn chunk(&self) -> Option<(Records, Revision)> {
+    /// The next records; `None` if the log is not the one of the last look any more.
+    fn chunk(&self) -> Option<Chunk> {
         let after = self.position.applied();
         self.hub
             .with_log(|log| {
                 log.expire(Instant::now());
                 let head = log.head();
                 let whole = self.position.resume(&head, Duration::ZERO, Duration::MAX);
-                whole
-                    .is_ok()
-                    .then(|| (log.read(after, &self.scope, CHUNK_RECORDS), head.last))
+                whole.is_ok().then(|| {
+                    let readable_to = self.link.readable_to(head.last);
+                    let mut records = log.read(after, &self.scope, CHUNK_RECORDS);
+                    records.retain(|(revision, _)| *revision <= readable_to);
+                    Chunk {
+                        records,
+                        readable_to,
+                        last: head.last,
+                    }
+                })
             })
             .ok()
             .flatten()
@@ -162,12 +228,13 @@ impl Task {
             return Ok(());
         }
         self.caught_up = false;
+        self.stands_since = None;
         self.send(LogEvent::Away { reason }).await
     }
 
     /// Resumes after the position, or begins again from the start: the log is within reach.
     async fn come_back(&mut self, head: &LogHead) -> Result<(), ReaderGone> {
-        self.away = false;
+        self.is_new |= std::mem::take(&mut self.away);
         let away = self.current.elapsed();
         let gaps = self.link.gaps();
         let gapped = std::mem::replace(&mut self.gaps_seen, gaps) != gaps;
@@ -183,6 +250,8 @@ impl Task {
         self.position.restart(head.incarnation.clone());
         self.current = Instant::now();
         self.caught_up = false;
+        self.is_new = true;
+        self.stands_since = None;
         let incarnation = head.incarnation.clone();
         self.send(LogEvent::Restart { incarnation, cause }).await
     }
@@ -200,6 +269,7 @@ impl Task {
 
     async fn catch_up(&mut self) -> Result<(), ReaderGone> {
         self.current = Instant::now();
+        self.stands_since = None;
         if std::mem::replace(&mut self.caught_up, true) {
             return Ok(());
         }

@@ -5,6 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use anteroom_model::Revision;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
@@ -22,6 +23,10 @@ pub(super) struct Link {
     pub(super) closed: CancellationToken,
     /// Times that messages were lost on the way to this client's followers.
     gaps: AtomicU64,
+    /// Times that this client's followers were moved to another copy of the log.
+    moves: AtomicU64,
+    /// The last position that the copy of this client's followers has; `None`: it has all.
+    copy_end: Mutex<Option<Revision>>,
     /// Records that are yet to be lost in silence on the way to this client's followers.
     losses: Mutex<u64>,
     /// Batches of this client are lost on their way.
@@ -50,6 +55,8 @@ impl Link {
             connection: watch::Sender::new(Connection::Down),
             closed: CancellationToken::new(),
             gaps: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
+            copy_end: Mutex::new(None),
             losses: Mutex::new(0),
             fails_appends: AtomicBool::new(false),
             signals_max,
@@ -109,6 +116,27 @@ impl Link {
 
     pub(super) fn gaps(&self) -> u64 {
         self.gaps.load(Ordering::Relaxed)
+    }
+
+    /// Moves this client's followers to a copy of the log that ends there.
+    pub(super) fn lag(&self, copy_end: Revision) {
+        *self.copy_end.lock() = Some(copy_end);
+        self.moves.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The copy of this client's followers has all again.
+    pub(super) fn lag_no_more(&self) {
+        *self.copy_end.lock() = None;
+    }
+
+    pub(super) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
+    }
+
+    /// Returns the position up to which this client's followers can read a log that ends at `last`.
+    pub(super) fn readable_to(&self, last: Revision) -> Revision {
+        let copy_end = *self.copy_end.lock();
+        copy_end.map_or(last, |copy_end| copy_end.min(last))
     }
 
     /// The next `records` records are lost on the way to this client's followers, and nobody is told.

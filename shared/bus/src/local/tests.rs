@@ -210,6 +210,22 @@ async fn lost_messages_and_lost_records_are_noticed() {
     assert_eq!(caught_up(&mut follower).await, Revision(0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_reader_of_a_copy_that_lags_is_not_at_the_end_that_the_leader_tells() {
+    let (bus, fence) = writer().await;
+    let other = bus.join();
+    let mut follower = other.follow(LogScope::All);
+    let read = caught_up(&mut follower).await;
+    other.faults().lag_copy();
+    assert_eq!(caught_up(&mut follower).await, read, "it has read all");
+    let last = bus.append(fence, vec![put("x")]).await.unwrap();
+    // It is connected anew meanwhile, and no record waits for it.
+    let behind = tokio::time::timeout(Duration::from_secs(10), caught_up(&mut follower)).await;
+    assert!(behind.is_err(), "{behind:?}");
+    other.faults().catch_copy_up();
+    assert_eq!(caught_up(&mut follower).await, last);
+}
+
 /// The name of the object that the next record is about.
 async fn name_of_next(follower: &mut Follower) -> String {
     match follower.next().await {
