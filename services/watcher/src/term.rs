@@ -7,7 +7,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, BusError, BusExt as _, LogSize};
 use anteroom_model::{Group, ViewState, limits::BEAT_INTERVAL_MS};
-use anteroom_runtime::{Shutdown, supervise::Tasks};
+use anteroom_runtime::{Shutdown, age_clock::BootInstant, supervise::Tasks};
 use anteroom_wire::{beat::Beat, status::LogFaults};
 use tokio::time::Instant;
 use tokio::{sync::watch, time::interval};
@@ -177,6 +177,7 @@ async fn beat(
     metrics: LogMetrics,
 ) -> anyhow::Result<()> {
     let mut sends = true;
+    let begun = BootInstant::now();
     let mut control_changes = publisher.control_changes();
     let mut interval = interval(Duration::from_millis(BEAT_INTERVAL_MS));
     loop {
@@ -193,6 +194,8 @@ async fn beat(
             term: leadership.term,
             holder: leadership.holder.clone(),
             page: 0,
+            // Before the ages are measured: a wait between the two makes them no younger.
+            sent_ms: u64::try_from(begun.elapsed().as_millis()).ok(),
             views: publisher.read_now(WriteQueue::beats),
         };
         let sent = send(&*bus, beat).await;

@@ -88,6 +88,7 @@ mod tests {
             term,
             holder: holder.to_owned(),
             page: 0,
+            sent_ms: None,
             views: Vec::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! The age of a view's data.
 //!
-//! An age is a sum of durations: what the writer measured until it sent the beat, and what we
-//! measured since the beat arrived, suspends of our machine included. Two machines' clocks are never
+//! An age is a sum of durations: what the writer measured until it sent the beat, what the beat took longer on its way
+//! than others ([`beat_delay`](crate::beat_delay)), and what we measured since it arrived, suspends of our machine included. Two machines' clocks are never
 //! subtracted. A beat counts once everything up to the position that it names has been read.
 
 use std::{collections::VecDeque, time::Duration};

@@ -42,6 +42,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod beat_delay;
 mod beats;
 mod changes;
 mod config;

@@ -22,6 +22,7 @@ use parking_lot::RwLock;
 
 use crate::{
     ContentStamp, HeldViewFilter, MirrorConfig, RereadCause,
+    beat_delay::BeatDelays,
     effect::MirrorEffect,
     freshness::Moment,
     mirrored_view::{MirroredView, RecordSource},
@@ -85,6 +86,8 @@ pub(crate) struct Machine {
     terms: BTreeMap<Group, u32>,
     /// Groups of which only beats of earlier terms come, and since when.
     earlier: BTreeMap<Group, Moment>,
+    /// The delays of the writers' beats.
+    delays: BeatDelays,
     /// When the last event of the log came; `None` while it is out of reach.
     progress: Option<Moment>,
     /// A beat named a position that was not read then, and when that was.
@@ -121,6 +124,7 @@ impl Machine {
             changes: 0,
             terms: BTreeMap::new(),
             earlier: BTreeMap::new(),
+            delays: BeatDelays::default(),
             progress: None,
             ahead: None,
             behind: false,
@@ -218,6 +222,7 @@ impl Machine {
             self.hole = Revision(0);
             self.terms.clear();
             self.earlier.clear();
+            self.delays.forget_all();
             self.ahead = None;
         }
         self.reading = Reading::FromStart;

@@ -348,6 +348,7 @@ impl ViewWriter {
             term: self.term,
             holder: "test".to_owned(),
             page: 0,
+            sent_ms: None,
             views: views.collect(),
         };
         self.bus.send(&beat).await.expect("a beat");

@@ -26,6 +26,10 @@ pub struct Beat {
     /// The number of this page: a writer of many views says of [`BEAT_VIEWS_MAX`] at a time how they are.
     #[serde(default, skip_serializing_if = "is_first")]
     pub page: u32,
+    /// The time from the begin of the term to the moment at which the beat was sent, on the writer's clock, suspends included.
+    /// `None`: an older writer, or a beat without news.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_ms: Option<u64>,
     /// The views of the writer: all, or the part on this page.
     pub views: Vec<ViewBeat>,
 }
@@ -121,6 +125,7 @@ mod tests {
             term: 7,
             holder: "w".into(),
             page: 0,
+            sent_ms: None,
             views: (0..views).map(view).collect(),
         }
     }

@@ -223,6 +223,7 @@ fn a_beat_and_a_lease_have_their_golden_bytes() {
         term: 7,
         holder: "w".into(),
         page: 0,
+        sent_ms: None,
         views: vec![ViewBeat {
             view: ingresses().source.view_id(),
             epoch: Epoch(1),

@@ -341,6 +341,7 @@ mod tests {
             term,
             holder: holder.into(),
             page: 0,
+            sent_ms: None,
             views: views.iter().map(view).collect(),
         }
     }

@@ -352,6 +352,7 @@ impl Leadership {
             term,
             holder: String::new(),
             page: 0,
+            sent_ms: None,
             views: Vec::new(),
         };
         if let Err(error) = bus.send(&last).await {

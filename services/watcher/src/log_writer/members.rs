@@ -415,6 +415,7 @@ impl Members {
             term: u32::from(stands),
             holder: self.me.to_string(),
             page: 0,
+            sent_ms: None,
             views: Vec::new(),
         };
         if let Err(error) = bus.send(&beat).await {

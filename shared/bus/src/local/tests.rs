@@ -311,6 +311,7 @@ async fn beats_are_lost_for_one_listener_at_a_time() {
         term,
         holder: String::new(),
         page: 0,
+        sent_ms: None,
         views: Vec::new(),
     };
     for (beat_lost, term) in [(1.0, 1), (0.0, 2)] {

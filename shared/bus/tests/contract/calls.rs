@@ -383,6 +383,7 @@ pub(crate) fn beat(term: u32) -> Beat {
         term,
         holder: "watcher".into(),
         page: 0,
+        sent_ms: None,
         views: vec![ViewBeat {
             view: view("a"),
             epoch: Epoch::new(term, 0),

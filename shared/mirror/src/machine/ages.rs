@@ -51,6 +51,7 @@ impl Machine {
             return false;
         }
         self.earlier.remove(&beat.group);
+        self.delays.forget(beat.group);
         for kept in self.views.values() {
             let of_group = kept.read().group() == Some(beat.group);
             if of_group {
@@ -69,6 +70,7 @@ impl Machine {
 
     fn news(&mut self, now: Moment, beat: &Beat, effects: &mut Vec<MirrorEffect>) {
         let settles = self.settles(now);
+        let delay_ms = self.delays.arrived(now, beat);
         for kept in self.views.values() {
             let of_group = kept.read().group() == Some(beat.group);
             if of_group {
@@ -92,7 +94,10 @@ impl Machine {
                         RecordSource::Alone | RecordSource::None => self.loads.position(&news.view),
                     };
                     // Else the view would seem younger than it is by as long as the process stood still.
-                    let age_ms = if settles { u64::MAX } else { news.news_age_ms };
+                    let age_ms = match settles {
+                        true => u64::MAX,
+                        false => news.news_age_ms.saturating_add(delay_ms),
+                    };
                     kept.beat(now, news.revision, age_ms, read);
                 });
                 self.behind |= kept.read().is_behind();

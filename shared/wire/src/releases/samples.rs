@@ -92,6 +92,7 @@ fn beats() -> Vec<Sample> {
         term: 7,
         holder: "w".into(),
         page: 1,
+        sent_ms: Some(13),
         views: vec![ViewBeat {
             view: view.clone(),
             epoch: Epoch::new(7, 1),

@@ -37,6 +37,7 @@ impl Parts {
             term: 1,
             holder: format!("w-{}", group.0 % 2),
             page: 0,
+            sent_ms: None,
             views: Vec::new(),
         };
         let mut writers: Vec<_> = Group::all().map(writer).collect();

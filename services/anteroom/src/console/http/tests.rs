@@ -41,6 +41,7 @@ fn console() -> Console {
         term: 1,
         holder: "anteroom-watcher-7d9f5c8b9-x2x4z".into(),
         page: 0,
+        sent_ms: None,
         views: (0..500).map(view).collect(),
     };
     state.system.writer(beat, Instant::now());

@@ -88,6 +88,7 @@ fn beat(leader: &Leadership) -> Beat {
         term: leader.term,
         holder: leader.holder.clone(),
         page: 0,
+        sent_ms: None,
         views: Vec::new(),
     }
 }

@@ -19,6 +19,7 @@ fn stands(holder: &str) -> Beat {
         term: 1,
         holder: holder.into(),
         page: 0,
+        sent_ms: None,
         views: Vec::new(),
     }
 }

@@ -333,6 +333,7 @@ impl World {
             term: 1,
             holder: "test".into(),
             page: 0,
+            sent_ms: None,
             views: vec![ViewBeat {
                 view: model.info.source.view_id(),
                 epoch: EPOCH,

@@ -49,6 +49,7 @@ fn beat(bytes: u64, news_age_ms: u64) -> Beat {
         term: 1,
         holder: "w".into(),
         page: 0,
+        sent_ms: None,
         views: vec![ViewBeat {
             view: view(),
             epoch: Epoch::new(1, 1),
