@@ -267,7 +267,8 @@ impl Bus for LocalBus {
         let links = self.hub.with(|state| state.links.clone());
         for link in links.iter().filter_map(std::sync::Weak::upgrade) {
             if link.is_up() && !self.hub.happens(|chances| chances.beat_lost) {
-                link.hear(channel, &message);
+                let delay = self.hub.beat_delay();
+                link.hear_after(self.link.number, delay, channel, &message);
             }
         }
         Ok(())

@@ -11,11 +11,16 @@ use std::{
 };
 
 use anteroom_load::Answer;
+use anteroom_model::limits::BEAT_INTERVAL_MS;
 use serde_json::Value;
 use tokio::time::Instant;
 
 /// The rounding of ages to milliseconds, on the way of an answer.
 const AGE_SLACK: Duration = Duration::from_millis(5);
+
+/// The same where beats wait on their way. A reader that has heard no beat of a term in time knows the delay of the first ones
+/// but for the time between two beats, of which some may be lost.
+const AGE_SLACK_OF_LATE_BEATS: Duration = Duration::from_millis(5 + 4 * BEAT_INTERVAL_MS);
 
 /// The owner of each host that is owned: the hosts by the names of their Ingresses.
 pub(crate) type Owners = BTreeMap<String, String>;
@@ -46,6 +51,8 @@ pub(crate) struct Judge {
     begun: Instant,
     prints: bool,
     reuses_positions: bool,
+    /// The time by which an answer may be older than it tells.
+    age_slack: Duration,
     trace: DefaultHasher,
     history: Vec<(Instant, Owners)>,
     seen: Vec<Seen>,
@@ -69,6 +76,7 @@ impl Judge {
             begun,
             prints,
             reuses_positions,
+            age_slack: AGE_SLACK,
             trace: DefaultHasher::new(),
             history: vec![(begun, Owners::new())],
             seen: Vec::new(),
@@ -119,6 +127,11 @@ impl Judge {
     /// record, which follows a change by 10 s. Until then it cannot know better, so wrong decisions are only counted.
     pub(crate) fn doubt_facts(&mut self) {
         self.doubts_facts = true;
+    }
+
+    /// Beats wait on their way from now on.
+    pub(crate) fn beats_wait(&mut self) {
+        self.age_slack = AGE_SLACK_OF_LATE_BEATS;
     }
 
     /// A decision was wrong by its facts.
@@ -210,7 +223,7 @@ impl Judge {
         age_ms: u64,
     ) {
         let now = Instant::now();
-        let oldest = Duration::from_millis(age_ms) + AGE_SLACK;
+        let oldest = Duration::from_millis(age_ms) + self.age_slack;
         let from = of.sent.checked_sub(oldest).unwrap_or(self.begun);
         let before = self
             .seen

@@ -71,6 +71,8 @@ pub(crate) enum Fault {
     OtherHistory { records: u64 },
     /// Records are lost on their way to a replica or webhook, and nobody is told.
     Lose { id: Id, records: u64 },
+    /// The process reads a copy of the log that gets no more records.
+    LaggingCopy(Id),
     /// Messages to the process are lost, which it notices.
     Gap(Id),
     /// The bus loses and delays messages.
@@ -134,7 +136,7 @@ impl Plan {
         let length = Duration::from_millis(random.random_range(lengths_ms));
         let work = work(&mut random, sizes, length);
         let mut faults = faults(&mut random, kinds_of(seed), sizes, length);
-        let chances = chances(&mut random);
+        let chances = chances(&mut random, seed >= SILENT_FROM);
         let is_followed = |timed: &TimedFault| match timed.fault {
             Fault::Kill { id, .. } | Fault::Stop { id, .. } => id.0 == Kind::Watcher,
             // It ends the terms of all.
@@ -160,10 +162,11 @@ impl Plan {
     }
 }
 
-fn chances(random: &mut StdRng) -> Chances {
+/// Returns the chances of a lossy bus. Beats are delayed only if `delays_beats`, and then in every second schedule.
+fn chances(random: &mut StdRng, delays_beats: bool) -> Chances {
     // With long delays, replicas are at other positions than each other.
     let delays_ms = if random.random() { 0..100 } else { 100..1_000 };
-    Chances {
+    let mut chances = Chances {
         append_lost: random.random_range(0.0..0.2),
         ack_lost: random.random_range(0.0..0.2),
         call_lost: random.random_range(0.0..0.2),
@@ -176,7 +179,13 @@ fn chances(random: &mut StdRng) -> Chances {
         },
         delay_max: Duration::from_millis(random.random_range(delays_ms)),
         append_late: random.random_range(0.0..0.2),
+        ..Chances::default()
+    };
+    if delays_beats && random.random() {
+        chances.beat_delayed = random.random_range(0.0..0.03);
+        chances.beat_delay_max = Duration::from_millis(random.random_range(100..60_000));
     }
+    chances
 }
 
 fn work(random: &mut StdRng, sizes: Sizes, length: Duration) -> Vec<(Duration, Work)> {
@@ -239,10 +248,10 @@ fn faults(random: &mut StdRng, kinds: u8, sizes: Sizes, length: Duration) -> Vec
 }
 
 /// The number of kinds that [`fault`] knows.
-const FAULTS: u8 = 21;
+const FAULTS: u8 = 22;
 
-/// The number of those that no broker hides: it neither loses a record in silence nor has another history under the same
-/// numbers.
+/// The number of those that no broker hides: it neither loses a record in silence, nor has another history under the same
+/// numbers, nor delivers a copy that lags.
 const LOUD_FAULTS: u8 = 19;
 
 /// Schedules of seeds from this one on have the hidden kinds too: `cargo xtask sim run --from 1000000`.
@@ -295,9 +304,10 @@ fn fault(random: &mut StdRng, kind: u8, sizes: Sizes) -> Fault {
         19 => Fault::OtherHistory {
             records: random.random_range(1..30),
         },
-        _ => Fault::Lose {
+        20 => Fault::Lose {
             id: reader,
             records: random.random_range(1..4),
         },
+        _ => Fault::LaggingCopy(id),
     }
 }

@@ -1,6 +1,9 @@
 //! Faults on demand, for tests and the simulation.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use anteroom_model::Revision;
 use tokio::sync::mpsc;
@@ -40,8 +43,12 @@ pub struct Chances {
     /// One listener misses a beat.
     pub beat_lost: f64,
     /// Each append, call, reply and delivery takes up to this long, evenly spread. Beats are not
-    /// delayed.
+    /// delayed by it.
     pub delay_max: Duration,
+    /// One listener's way from one sender stalls: this beat and those behind it wait, and arrive together and in order.
+    pub beat_delayed: f64,
+    /// The longest time of such a stall. All of them end once [`Chances::beat_delayed`] is 0.
+    pub beat_delay_max: Duration,
 }
 
 impl Faults {
@@ -125,8 +132,9 @@ impl Faults {
 
     /// Gives the copy of this client's followers all records that it lacks.
     pub fn catch_copy_up(&self) {
-        self.link.lag_no_more();
-        self.hub.notify();
+        if self.link.lag_no_more() {
+            self.hub.notify();
+        }
     }
 
     /// Loses the next `records` records on their way to this client's followers, and tells nobody. 0: no more are lost.
@@ -149,6 +157,13 @@ impl Faults {
 
     /// Sets how often the transport of the whole bus fails by chance.
     pub fn set_chances(&self, chances: Chances) {
-        self.hub.with(|state| state.chances = chances);
+        let links = self.hub.with(|state| {
+            state.chances = chances;
+            state.links.clone()
+        });
+        if chances.beat_delayed <= 0.0 {
+            let links = links.iter().filter_map(Weak::upgrade);
+            links.for_each(|link| link.hear_delayed());
+        }
     }
 }

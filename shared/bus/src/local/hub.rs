@@ -132,6 +132,17 @@ impl Hub {
         })
     }
 
+    /// Returns for how long a beat waits on its way this time.
+    pub(super) fn beat_delay(&self) -> Duration {
+        if !self.happens(|chances| chances.beat_delayed) {
+            return Duration::ZERO;
+        }
+        self.with(|state| {
+            let delay_max = state.chances.beat_delay_max;
+            state.random.random_range(Duration::ZERO..=delay_max)
+        })
+    }
+
     /// Waits for as long as the transport takes this time.
     pub(super) async fn delay(&self) {
         let delay = self.with(|state| {

@@ -1,14 +1,21 @@
 //! One client's connection to the in-process broker.
 
 use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use anteroom_model::Revision;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{broadcast, watch};
+use tokio::{
+    sync::{broadcast, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{BusError, Channel, Connection};
@@ -34,6 +41,16 @@ pub(super) struct Link {
     signals_max: usize,
     /// `None` once closed, which ends every subscription.
     signals: Mutex<Option<HashMap<Channel, broadcast::Sender<Bytes>>>>,
+    /// Signals on their way to this client, by the number of the client that sent them.
+    delayed: Mutex<BTreeMap<u64, Delayed>>,
+}
+
+/// The signals of one sender that are on their way.
+#[derive(Debug, Default)]
+struct Delayed {
+    /// When the last one arrives.
+    until: Option<Instant>,
+    waiting: VecDeque<(Channel, Bytes)>,
 }
 
 #[derive(Debug)]
@@ -61,6 +78,7 @@ impl Link {
             fails_appends: AtomicBool::new(false),
             signals_max,
             signals: Mutex::new(Some(HashMap::new())),
+            delayed: Mutex::default(),
         };
         link.publish();
         link
@@ -124,9 +142,9 @@ impl Link {
         self.moves.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The copy of this client's followers has all again.
-    pub(super) fn lag_no_more(&self) {
-        *self.copy_end.lock() = None;
+    /// The copy of this client's followers has all again. Returns true if it lagged.
+    pub(super) fn lag_no_more(&self) -> bool {
+        self.copy_end.lock().take().is_some()
     }
 
     pub(super) fn moves(&self) -> u64 {
@@ -171,6 +189,56 @@ impl Link {
         {
             // An error says that nobody listens, which is no error.
             let _ = signals.send(message.clone());
+        }
+    }
+
+    /// Hands a signal of the client `sender` to the listener of this client after `delay`, and behind those of the same
+    /// sender that are on their way.
+    pub(super) fn hear_after(
+        self: &Arc<Self>,
+        sender: u64,
+        delay: Duration,
+        channel: Channel,
+        message: &Bytes,
+    ) {
+        let now = Instant::now();
+        let until = {
+            let mut delayed = self.delayed.lock();
+            let of_sender = delayed.entry(sender).or_default();
+            if delay.is_zero() && of_sender.waiting.is_empty() {
+                drop(delayed);
+                return self.hear(channel, message);
+            }
+            let before = of_sender.until.unwrap_or(now);
+            let until = before.max(now + delay);
+            of_sender.until = Some(until);
+            of_sender.waiting.push_back((channel, message.clone()));
+            until
+        };
+        let link = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(until).await;
+            let mut delayed = link.delayed.lock();
+            let next = delayed.get_mut(&sender);
+            let next = next.and_then(|of_sender| of_sender.waiting.pop_front());
+            drop(delayed);
+            link.hear_if_up(next);
+        });
+    }
+
+    /// All signals on their way arrive now.
+    pub(super) fn hear_delayed(&self) {
+        let delayed = std::mem::take(&mut *self.delayed.lock());
+        for signal in delayed.into_values().flat_map(|delayed| delayed.waiting) {
+            self.hear_if_up(Some(signal));
+        }
+    }
+
+    fn hear_if_up(&self, signal: Option<(Channel, Bytes)>) {
+        if let Some((channel, message)) = signal
+            && self.is_up()
+        {
+            self.hear(channel, &message);
         }
     }
 

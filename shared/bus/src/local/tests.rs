@@ -324,3 +324,43 @@ async fn beats_are_lost_for_one_listener_at_a_time() {
     }
     assert_eq!(beats.next().await, Some(beat(2)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn delayed_beats_of_a_sender_arrive_in_order_and_together() {
+    use anteroom_model::Incarnation;
+    let bus = LocalBus::new();
+    let mut beats = bus.signals::<Beat>().await.unwrap();
+    let send = async |term| {
+        let beat = Beat {
+            incarnation: Incarnation::default(),
+            group: Group::COORDINATOR,
+            term,
+            holder: String::new(),
+            page: 0,
+            sent_ms: None,
+            views: Vec::new(),
+        };
+        bus.send(&beat).await.unwrap();
+    };
+    let chances = |beat_delayed| Chances {
+        beat_delayed,
+        beat_delay_max: Duration::from_secs(50),
+        ..Chances::default()
+    };
+    bus.faults().set_chances(chances(1.0));
+    for term in 1..=20 {
+        send(term).await;
+    }
+    for term in 1..=20 {
+        assert_eq!(beats.next().await.map(|beat| beat.term), Some(term));
+    }
+    // Those on their way arrive as soon as nothing is delayed, and before later ones.
+    send(21).await;
+    bus.faults().set_chances(chances(0.0));
+    send(22).await;
+    let begun = Instant::now();
+    for term in [21, 22] {
+        assert_eq!(beats.next().await.map(|beat| beat.term), Some(term));
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}

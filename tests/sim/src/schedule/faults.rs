@@ -51,9 +51,19 @@ impl Run<'_> {
                     process.faults().gap();
                 }
             }
+            Fault::LaggingCopy(id) => {
+                if let Some(process) = self.cluster.processes.get(&id) {
+                    process.faults().lag_copy();
+                }
+            }
             Fault::Lossy => {
-                faults.set_chances(self.plan.chances);
-                self.told.lossy(self.plan.chances.beat_lost);
+                let chances = self.plan.chances;
+                faults.set_chances(chances);
+                // Nobody hears a process whose beats wait.
+                self.told.lossy(chances.beat_lost.max(chances.beat_delayed));
+                if chances.beat_delayed > 0.0 {
+                    self.judge.lock().beats_wait();
+                }
             }
             Fault::AppendsFail(number) => self.fail_appends(number, true),
             Fault::Full => {
@@ -191,6 +201,11 @@ impl Run<'_> {
                     process.faults().lose(0);
                 }
             }
+            Fault::LaggingCopy(id) => {
+                if let Some(process) = self.cluster.processes.get(&id) {
+                    process.faults().catch_copy_up();
+                }
+            }
             Fault::AppendsFail(number) => self.fail_appends(number, false),
             Fault::Full => faults.limit_log(None),
             Fault::ApiCut(number) => self.cut_api(number, false),
@@ -229,6 +244,7 @@ impl Run<'_> {
         for process in self.cluster.processes.values() {
             process.faults().mend();
             process.faults().lose(0);
+            process.faults().catch_copy_up();
             process.faults().fail_appends(false);
             if let Some(way) = &process.way {
                 way.send_replace(false);
