@@ -166,6 +166,7 @@ async fn a_writer_whose_batches_are_lost_makes_way_for_another_watcher_until_one
         term: 1,
         holder: "another".into(),
         page: 0,
+        sent_ms: None,
         views: Vec::new(),
     };
     members.take_beat(&candidate);
