@@ -30,7 +30,8 @@ fn a_beat_that_was_on_its_way_for_long_does_not_make_a_view_younger() {
         let newest_ms = 50_000 - u64::from(beats) * 500;
         assert_eq!(age_ms(&world), newest_ms);
     }
-    hear(&mut world, sent + (world.now - begun));
+    let newest = sent + (world.now - begun);
+    hear(&mut world, newest);
     assert_eq!(age_ms(&world), 0);
 }
 
