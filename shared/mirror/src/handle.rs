@@ -223,3 +223,12 @@ impl ViewHandle {
         })
     }
 }
+
+/// The views that the log contradicts, the first `views_max` of them.
+pub(crate) fn contradicted(views: &ViewSet, views_max: usize) -> Vec<ViewId> {
+    let contradicted = views
+        .iter()
+        .filter(|(_, view)| view.status.borrow().is_contradicted);
+    let ids = contradicted.map(|(id, _)| id.clone());
+    ids.take(views_max).collect()
+}

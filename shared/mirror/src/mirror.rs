@@ -22,7 +22,7 @@ use crate::{
     demand::{Demand, Demands},
     effect::MirrorEffect,
     freshness::Moment,
-    handle::Clock,
+    handle::{self, Clock},
     machine::{Machine, SharedView},
     readiness,
     silence::Writers,
@@ -163,6 +163,11 @@ impl Mirror {
     pub fn bytes(&self) -> u64 {
         let views = Arc::clone(&self.views.borrow());
         views.values().map(ViewHandle::bytes).sum()
+    }
+
+    /// The views that are [contradicted](crate::ViewStatus::is_contradicted), the first `views_max` of them.
+    pub fn contradicted(&self, views_max: usize) -> Vec<ViewId> {
+        handle::contradicted(&self.views.borrow(), views_max)
     }
 
     /// Waits until it follows the log no more: it was stopped, or the bus was closed.

@@ -11,6 +11,7 @@ use crate::{
     ContentStamp, MirrorConfig, ReadPosition, ServedFrom, ViewStatus,
     freshness::{Freshness, Moment},
     proof::{DigestComparison, Proof},
+    silence::with_silence,
 };
 
 /// The reader whose records a view takes in.
@@ -52,6 +53,9 @@ pub(crate) struct MirroredView {
     /// this term.
     term_min: Option<u32>,
     proof: Proof,
+    /// The term whose digest the objects of the log contradicted, when they were last read from its start; `None`: they did
+    /// not, or a later term has spoken since.
+    contradicted: Option<u32>,
     freshness: Freshness,
     /// The group of its writer, once the writer has said what the view is.
     group: Option<Group>,
@@ -107,6 +111,7 @@ impl MirroredView {
             is_left_over: false,
             term_min: None,
             proof: Proof::Complete(since),
+            contradicted: None,
             freshness: Freshness::default(),
             group: None,
             heard_at: None,
@@ -140,6 +145,7 @@ impl MirroredView {
             self.hole_min = Revision(0);
             self.incarnation = incarnation.clone();
             self.agreed_at = Revision(0);
+            self.contradicted = None;
             self.freshness.forget_positions();
             self.term_min = None;
         }
@@ -204,6 +210,7 @@ impl MirroredView {
     fn freed(&mut self) {
         self.record_source = RecordSource::None;
         self.proof = Proof::Complete(Revision(0));
+        self.contradicted = None;
         self.claimed_at = None;
         self.freshness.forget_positions();
     }
@@ -274,6 +281,7 @@ impl MirroredView {
         }
         let (epoch, synced) = (record.epoch, record.state == ViewState::Synced);
         self.group = Some(Group::of(&record.info.source));
+        self.contradicted = self.contradicted.filter(|term| epoch.term() <= *term);
         let effect = self.view.control(revision, record);
         self.installed(effect, content);
         // One of an earlier epoch was not taken in, and claims nothing.
@@ -327,7 +335,14 @@ impl MirroredView {
         // Nothing is on its way any more, so a difference is a loss. What was gathered is thrown
         // away then, before it takes the place of what is served.
         let comparison = self.compare(Some(Revision(0)));
-        if comparison.is_some_and(|comparison| !comparison.agrees()) {
+        let differs = comparison.is_some_and(|comparison| !comparison.agrees());
+        // A record that cannot be read here says nothing of the log.
+        let is_legible = unreadable.max(self.unreadable).is_none();
+        let record = self.view.followed().record();
+        self.contradicted = record
+            .filter(|_| differs && is_legible)
+            .map(|record| record.epoch.term());
+        if differs {
             self.view.broken();
             return;
         }
@@ -425,6 +440,7 @@ impl MirroredView {
     fn compared(&mut self, comparison: DigestComparison) {
         if comparison.agrees() {
             self.agreed_at = comparison.at;
+            self.contradicted = None;
         }
         let proof = self.proof.compared(comparison);
         self.settle_proof(proof);
@@ -569,24 +585,7 @@ impl MirroredView {
             objects: self.view.served().len() as u64,
             bytes: self.view.bytes().total() as u64,
             staged_bytes: self.view.staged_bytes().total() as u64,
+            is_contradicted: self.contradicted.is_some(),
         }
-    }
-}
-
-/// Adds to the error of a stale view that its writer is silent.
-fn with_silence(error: FactError, silent_ms: Option<u64>) -> FactError {
-    match error {
-        FactError::Stale {
-            view,
-            age_ms,
-            age_max_ms,
-            ..
-        } => FactError::Stale {
-            view,
-            age_ms,
-            age_max_ms,
-            silent_ms,
-        },
-        error => error,
     }
 }

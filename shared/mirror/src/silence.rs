@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anteroom_model::Group;
+use anteroom_model::{FactError, Group};
 
 use crate::freshness::Moment;
 
@@ -47,6 +47,24 @@ impl Writers {
             longest.as_secs(),
             groups.join(", ")
         ))
+    }
+}
+
+/// Adds to the error of a stale view that its writer is silent.
+pub(crate) fn with_silence(error: FactError, silent_ms: Option<u64>) -> FactError {
+    match error {
+        FactError::Stale {
+            view,
+            age_ms,
+            age_max_ms,
+            ..
+        } => FactError::Stale {
+            view,
+            age_ms,
+            age_max_ms,
+            silent_ms,
+        },
+        error => error,
     }
 }
 

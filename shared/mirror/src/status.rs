@@ -19,6 +19,9 @@ pub struct ViewStatus {
     pub bytes: u64,
     /// The size of the objects that are gathered, without those that are served too.
     pub staged_bytes: u64,
+    /// The objects that the log holds, read from its start, are not those of which its writer told the digest. What is missing
+    /// comes only if that writer compares the log with the source again.
+    pub is_contradicted: bool,
 }
 
 impl ViewStatus {

@@ -1,5 +1,6 @@
 //! Random histories of a log, read by a machine in every way in which a bus may deliver them.
 
+mod contradicted;
 mod delayed;
 mod shortened;
 mod suspended;
