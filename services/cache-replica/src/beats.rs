@@ -7,7 +7,7 @@ use anteroom_mirror::{Mirror, MirrorMetrics, ViewSet};
 use anteroom_model::{ViewId, limits::REPLICA_BEAT_INTERVAL_MS};
 use anteroom_wire::{
     query::CEL_VERSION,
-    replica_beat::{ReplicaBeat, ReplicaView},
+    replica_beat::{CONTRADICTED_VIEWS_MAX, ReplicaBeat, ReplicaView},
 };
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -132,6 +132,7 @@ impl Beats {
             cel: CEL_VERSION,
             digest_mismatches: self.mirrored.digest_mismatches(),
             furthest: self.mirror.furthest(),
+            contradicted: self.mirror.contradicted(CONTRADICTED_VIEWS_MAX),
         }
     }
 }

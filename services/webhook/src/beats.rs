@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, BusExt as _};
 use anteroom_engine::catalog::{Catalogs, LogPosition};
-use anteroom_model::{Revision, limits::WEBHOOK_BEAT_INTERVAL_MS};
+use anteroom_model::{Revision, ViewId, limits::WEBHOOK_BEAT_INTERVAL_MS};
 use anteroom_runtime::Shutdown;
 use anteroom_wire::webhook_beat::WebhookBeat;
 use futures::future::select_all;
@@ -29,6 +29,8 @@ pub(crate) struct Beats {
     pub(crate) proven: Vec<watch::Receiver<ProvenPosition>>,
     /// The furthest position of a log that was compiled, of the last log that was read.
     pub(crate) furthest: LogPosition,
+    /// The system views that the log contradicts.
+    pub(crate) contradicted: watch::Receiver<Vec<ViewId>>,
 }
 
 impl Beats {
@@ -77,6 +79,7 @@ impl Beats {
         note_furthest(&mut self.furthest, compiled.clone().unwrap_or_default());
         WebhookBeat {
             furthest: self.furthest.revision,
+            contradicted: self.contradicted.borrow().clone(),
             ..beat(&self.webhook, compiled, proven.as_ref())
         }
     }
@@ -128,6 +131,7 @@ fn beat(
         enforced,
         trouble: proven.and_then(|proven| proven.trouble.clone()),
         furthest: revision,
+        contradicted: Vec::new(),
     }
 }
 

@@ -9,13 +9,14 @@ use std::{
 use anteroom_bus::Bus;
 use anteroom_cache_replica::{LocalArgs, LocalReplica};
 use anteroom_engine::{
-    catalog::{self, Catalog, Catalogs, LogPosition},
+    catalog::{self, Catalog, CatalogOutlets, Catalogs, LogPosition},
     decide::Engine,
     facts::{BusFacts, LocalViews},
     mutate_existing::MutateExisting,
     recorder::SharedRecorder,
     violations::Violations,
 };
+use anteroom_model::ViewId;
 use anteroom_policy::Phase;
 use anteroom_runtime::{Check, Service, Shutdown, certs::Certificates, supervise::Tasks};
 use kube::Client;
@@ -53,6 +54,8 @@ pub(crate) struct TaskHandles<'a> {
     metrics: WebhookMetrics,
     known: KnownConfigurations,
     tokens: PathTokens,
+    /// The system views that the log contradicts.
+    contradicted: watch::Sender<Vec<ViewId>>,
     pub(crate) tasks: Tasks,
 }
 
@@ -84,6 +87,7 @@ impl<'a> TaskHandles<'a> {
             metrics,
             known: KnownConfigurations::default(),
             tokens: PathTokens::default(),
+            contradicted: watch::Sender::new(Vec::new()),
             tasks,
         }
     }
@@ -106,7 +110,12 @@ impl<'a> TaskHandles<'a> {
         let readiness = &self.service.readiness;
         let check = readiness.check("policies", "the first read of the log");
         let service = self.service.clone();
-        let follow = catalog::follow(self.bus(), service, self.recorder(), catalogs_in, check);
+        let outlets = CatalogOutlets {
+            catalogs: catalogs_in,
+            contradicted: self.contradicted.clone(),
+            check,
+        };
+        let follow = catalog::follow(self.bus(), service, self.recorder(), outlets);
         self.tasks.spawn("policies", follow);
         let check = readiness.check("views", "the policies, which say what is needed");
         let keep = ready::keep(self.bus(), catalogs.clone(), check, self.shutdown());
@@ -192,6 +201,7 @@ impl<'a> TaskHandles<'a> {
             catalogs: catalogs.clone(),
             proven,
             furthest: LogPosition::default(),
+            contradicted: self.contradicted.subscribe(),
         };
         self.tasks.spawn("beats", beats.run(self.shutdown()));
     }

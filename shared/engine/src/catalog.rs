@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::{exceptions::Exceptions, kinds::Kinds, policies::PolicySet};
 
 pub use entries::EntrySet;
-pub use follow::follow;
+pub use follow::{CatalogOutlets, follow};
 
 /// All that decisions go by. Immutable.
 #[derive(Debug, Default)]

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 pub use self::policy_update::{Triggers, UpdatedPolicy};
 use crate::{
-    catalog::{self, Catalog, Catalogs},
+    catalog::{self, Catalog, CatalogOutlets, Catalogs},
     decide::Engine,
     exemptions::{ExemptionRules, Exemptions},
     facts::BusFacts,
@@ -111,8 +111,11 @@ impl Judge {
             Arc::clone(&bus),
             service.clone(),
             Arc::clone(&recorder),
-            catalogs_in,
-            check,
+            CatalogOutlets {
+                catalogs: catalogs_in,
+                contradicted: watch::Sender::new(Vec::new()),
+                check,
+            },
         );
         let (reader, counted_by) = (Arc::clone(&bus), Arc::clone(&recorder));
         let facts = BusFacts::new(reader, asker_keys, counted_by, HEDGE, 0.0).for_scans();

@@ -51,6 +51,10 @@ pub struct ReplicaBeat {
     /// records; `None`: it has not read any yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub furthest: Option<(Incarnation, Revision)>,
+    /// Views whose objects in the log, read from its start, are not those of which their writer told the digest: at most
+    /// [`CONTRADICTED_VIEWS_MAX`]. Their writer compares the log with the source again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contradicted: Vec<ViewId>,
 }
 
 /// The place of a message among those of one beat.
@@ -71,6 +75,7 @@ impl ReplicaBeat {
         let mut ages_ms = std::mem::take(&mut self.ages_ms).into_iter();
         let mut asked = std::mem::take(&mut self.asked).into_iter();
         let mut read = std::mem::take(&mut self.read).into_iter();
+        let mut contradicted = std::mem::take(&mut self.contradicted).into_iter();
         let lengths = [views.len(), ages_ms.len(), asked.len(), read.len()];
         let longest = lengths.into_iter().max().unwrap_or_default();
         let count = longest.div_ceil(BEAT_VIEWS_MAX).max(1);
@@ -85,6 +90,7 @@ impl ReplicaBeat {
             ages_ms: ages_ms.by_ref().take(BEAT_VIEWS_MAX).collect(),
             asked: asked.by_ref().take(BEAT_VIEWS_MAX).collect(),
             read: read.by_ref().take(BEAT_VIEWS_MAX).collect(),
+            contradicted: contradicted.by_ref().take(BEAT_VIEWS_MAX).collect(),
             ..self.clone()
         });
         pages.collect()
@@ -149,6 +155,9 @@ impl HeldViews {
 /// References that one beat names as read.
 pub const READ_KEYS_MAX: usize = 1_000;
 
+/// Contradicted views that one beat names. Where there are more, the others are named once these are repaired.
+pub const CONTRADICTED_VIEWS_MAX: usize = 16;
+
 /// One view of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaView {
@@ -204,6 +213,7 @@ mod tests {
         let mut large = beat(0..40_000, "synced");
         let object = |n| (ViewId::new("o"), ObjectKey::new("a", format!("{n}")));
         large.read = (0..READ_KEYS_MAX).map(object).collect();
+        large.contradicted = vec![ViewId::new("view-7")];
         let pages = large.clone().pages(1);
         assert_eq!(pages.len(), 80);
         let mut held = HeldViews::default();
@@ -212,6 +222,8 @@ mod tests {
             held.take_page(page.page, page.views.clone());
         }
         assert_eq!(held.iter().count(), 40_000);
+        let contradicted = pages.iter().flat_map(|page| &page.contradicted);
+        assert_eq!(contradicted.count(), 1, "said once");
         let read = pages.into_iter().flat_map(|page| page.read);
         assert_eq!(read.collect::<Vec<_>>(), large.read);
     }
@@ -253,6 +265,7 @@ mod tests {
             asked: vec![(ViewId::new("o"), ObjectKey::new("a", "b"))],
             digest_mismatches: 3,
             furthest: Some((Incarnation("i".into()), Revision(9))),
+            contradicted: vec![ViewId::new("v")],
             ..ReplicaBeat::default()
         };
         assert_eq!(decode(&encode(&beat).unwrap()), Ok(beat));

@@ -1,6 +1,6 @@
 //! A webhook's heartbeat: its liveness, and the log position up to which it enforces policies.
 
-use anteroom_model::{Failure, Incarnation, Revision};
+use anteroom_model::{Failure, Incarnation, Revision, ViewId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,9 @@ pub struct WebhookBeat {
     /// or it is not told.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub furthest: Revision,
+    /// As [`ReplicaBeat::contradicted`](crate::replica_beat::ReplicaBeat::contradicted), of the system views that it reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contradicted: Vec<ViewId>,
 }
 
 /// A beat as a message.
@@ -69,6 +72,7 @@ mod tests {
             enforced: Revision(5),
             trouble: Some(Failure::new("NotCalled", "not yet")),
             furthest: Revision(8),
+            contradicted: vec![ViewId::new("v")],
         };
         assert_eq!(decode(&encode(&beat).unwrap()), Ok(beat));
         let first = WebhookBeat::default();

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anteroom_bus::{Address, RequestError};
+use anteroom_bus::{Address, BusExt as _, RequestError, Signals};
 use anteroom_cache_replica::Args;
-use anteroom_model::{FactError, Failure, ViewId};
-use anteroom_wire::query::QueryRequest;
+use anteroom_model::{FactError, Failure, ViewId, ViewState};
+use anteroom_wire::{query::QueryRequest, replica_beat::ReplicaBeat};
 use bytes::Bytes;
 use serde_json::json;
 
@@ -197,4 +197,29 @@ async fn a_reader_may_ask_for_fresher_news_than_the_replica_does() {
         "{error}"
     );
     assert_eq!(harness.value("length(items)").await, json!(5));
+}
+
+/// The view's writer compares the log with the source then.
+#[tokio::test(start_paused = true)]
+async fn a_view_that_the_log_contradicts_is_named_in_beats_until_both_agree() {
+    let mut harness = Harness::with_ingresses(3, args()).await;
+    let view = harness.view.clone();
+    let mut beats = harness.bus.signals::<ReplicaBeat>().await.unwrap();
+    until_named(&mut beats, &[]).await;
+    let writer = &mut harness.writer;
+    let mut record = writer
+        .model(&view)
+        .control(writer.epoch(), ViewState::Synced);
+    record.objects += 1;
+    writer.control_record(record).await;
+    until_named(&mut beats, std::slice::from_ref(&view)).await;
+    harness.writer.control(&view, ViewState::Synced).await;
+    until_named(&mut beats, &[]).await;
+}
+
+/// Waits for a beat that names these views as contradicted.
+async fn until_named(beats: &mut Signals<ReplicaBeat>, contradicted: &[ViewId]) {
+    let named = async { while beats.next().await.unwrap().contradicted != contradicted {} };
+    let waited = tokio::time::timeout(Duration::from_secs(60), named).await;
+    assert!(waited.is_ok(), "waited in vain for {contradicted:?}");
 }

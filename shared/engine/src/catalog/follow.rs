@@ -7,6 +7,7 @@ use anteroom_mirror::{ChangeMarks, ContentStamp, Mirror, MirrorConfig, MirrorMet
 use anteroom_model::{KindRecord, ObjectKey, Revision, ViewId, system};
 use anteroom_runtime::{Check, Service};
 use anteroom_view::{Object, Read};
+use anteroom_wire::replica_beat::CONTRADICTED_VIEWS_MAX;
 use anyhow::bail;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -36,14 +37,29 @@ const PACE_WAITING: u32 = 2;
 /// of namespaces wait for the next catalog.
 const COMPILE_TIME: Duration = Duration::from_millis(200);
 
+/// What is told of the system views while they are followed.
+#[derive(Debug)]
+pub struct CatalogOutlets {
+    /// The catalog in force.
+    pub catalogs: watch::Sender<Option<Arc<Catalog>>>,
+    /// The views of which the log contradicts their writer, at most [`CONTRADICTED_VIEWS_MAX`].
+    pub contradicted: watch::Sender<Vec<ViewId>>,
+    /// Ready once there is a catalog.
+    pub check: Check,
+}
+
 /// Follows the system views until shutdown.
 pub async fn follow(
     bus: Arc<dyn Bus>,
     service: Service,
     recorder: SharedRecorder,
-    catalogs: watch::Sender<Option<Arc<Catalog>>>,
-    check: Check,
+    outlets: CatalogOutlets,
 ) -> anyhow::Result<()> {
+    let CatalogOutlets {
+        catalogs,
+        contradicted,
+        check,
+    } = outlets;
     let shutdown = service.shutdown.token();
     let connection = bus.connection();
     let mut connected = connection.clone();
@@ -77,6 +93,7 @@ pub async fn follow(
                 Connection::Down => "the bus, which is out of reach".to_owned(),
             });
         }
+        tell_contradicted(&reader.mirror, &contradicted);
         let pace = match reader.has_turns() {
             true => PACE_WAITING,
             false => PACE,
@@ -93,6 +110,16 @@ pub async fn follow(
             () = tokio::time::sleep_until(begun + pace) => {}
         }
     }
+}
+
+/// Tells which views the log contradicts, if that has changed.
+fn tell_contradicted(mirror: &Mirror, told: &watch::Sender<Vec<ViewId>>) {
+    let contradicted = mirror.contradicted(CONTRADICTED_VIEWS_MAX);
+    told.send_if_modified(|last| {
+        let is_news = *last != contradicted;
+        *last = contradicted;
+        is_news
+    });
 }
 
 /// Logs the policies, exceptions and entries in force, if they have changed.
@@ -432,10 +459,12 @@ fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>)
 mod tests {
     use anteroom_bus::local::LocalBus;
     use anteroom_mirror::testing::ViewWriter;
+    use anteroom_model::ViewState;
     use tokio::time::timeout;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::recorder::NoRecorder;
 
     /// A policy is not in force before the catalog claims its position, and a quiet log brings nothing more.
     #[tokio::test(start_paused = true)]
@@ -460,6 +489,34 @@ mod tests {
         };
         timeout(Duration::from_secs(1), claimed).await.unwrap();
         shutdown.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_system_view_that_the_log_contradicts_is_told_until_both_agree() {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
+        let mut writer = ViewWriter::with_system_views(Arc::clone(&bus)).await;
+        let view = system::policies();
+        let mut record = writer
+            .model(&view)
+            .control(writer.epoch(), ViewState::Synced);
+        record.objects += 1;
+        writer.control_record(record).await;
+        let service = Service::new("test");
+        let (contradicted_in, mut contradicted) = watch::channel(Vec::new());
+        let outlets = CatalogOutlets {
+            catalogs: watch::Sender::new(None),
+            contradicted: contradicted_in,
+            check: service.readiness.check("policies", "the log"),
+        };
+        let follow = follow(bus, service.clone(), Arc::new(NoRecorder), outlets);
+        let following = tokio::spawn(follow);
+        let named = contradicted.wait_for(|views| *views == [view.clone()]);
+        timeout(PATIENCE, named).await.unwrap().unwrap();
+        writer.control(&view, ViewState::Synced).await;
+        let mended = contradicted.wait_for(Vec::is_empty);
+        timeout(PATIENCE, mended).await.unwrap().unwrap();
+        following.abort();
     }
 
     /// The positions of records that the log has lost are claimed no more.

@@ -122,10 +122,11 @@ fn beats() -> Vec<Sample> {
         }],
         ages_ms: vec![(view.clone(), 5)],
         asked: vec![(view.clone(), key.clone())],
-        read: vec![(view, key)],
+        read: vec![(view.clone(), key)],
         cel: 1,
         digest_mismatches: 2,
         furthest: Some((Incarnation("i".into()), Revision(9))),
+        contradicted: vec![view.clone()],
     };
     let webhook = WebhookBeat {
         webhook: "w".into(),
@@ -135,6 +136,7 @@ fn beats() -> Vec<Sample> {
         enforced: Revision(8),
         trouble: Some(failure()),
         furthest: Revision(9),
+        contradicted: vec![view],
     };
     let violation = Violation {
         operation: "CREATE".into(),
