@@ -16,11 +16,13 @@
 //! |---|---|
 //! | `lead`, `members` | election, division of the groups |
 //! | `highest`, `readers` | the known end of the log, which proves that the log lost records |
+//! | `contradictions` | views of which the log differs from what was written |
 //! | `publish` | the write queue and its task |
 //! | `index`, `log_snapshot` | the log at the start of a term |
 //! | `desired_state` | the views and objects that the coordinator desires |
 //! | `metrics` | batches, views written, groups led |
 
+pub(crate) mod contradictions;
 pub(crate) mod desired_state;
 pub(crate) mod highest;
 pub(crate) mod index;

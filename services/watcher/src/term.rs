@@ -6,7 +6,7 @@ mod feeder;
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, BusError, BusExt as _, LogSize};
-use anteroom_model::{Group, ViewState, limits::BEAT_INTERVAL_MS};
+use anteroom_model::{Group, ViewId, ViewState, limits::BEAT_INTERVAL_MS};
 use anteroom_runtime::{Shutdown, age_clock::BootInstant, supervise::Tasks};
 use anteroom_wire::{beat::Beat, status::LogFaults};
 use tokio::time::Instant;
@@ -142,11 +142,15 @@ pub(crate) async fn lead(
             feeder::run(context.clone(), group, publisher.clone(), snapshot),
         );
     }
+    let writes = |view: &ViewId| publisher.read(|queue| queue.writes(view));
     let outcome = tokio::select! {
         end = &mut write => TermOutcome::Over(end),
         () = log_remade(&**bus, leadership, highest, &publisher) => TermOutcome::Over(End::LogRemade),
         () = context.members.superseded(leadership.group, leadership.term) => {
             TermOutcome::Over(End::Fenced)
+        }
+        () = context.members.contradictions().repair_due(leadership.group, writes) => {
+            TermOutcome::Over(End::Contradicted)
         }
         () = shutdown.triggered() => TermOutcome::Shutdown,
         () = context.members.better_placed(leadership.group) => TermOutcome::HandedOver,

@@ -217,6 +217,10 @@ async fn terms(context: Context, group: Group) -> anyhow::Result<()> {
                     "leadership ended: the log was deleted and made again; everything is written again"
                 );
             }
+            TermOutcome::Over(End::Contradicted) => tracing::warn!(
+                %group,
+                "leadership ended: the log differs from what was written; the difference is written again"
+            ),
             TermOutcome::Over(End::TooLarge) => {
                 tracing::warn!(
                     %group,

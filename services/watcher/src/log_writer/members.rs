@@ -23,7 +23,7 @@ use tokio::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{highest::HighestPosition, readers};
+use super::{contradictions::Contradictions, highest::HighestPosition, readers};
 
 /// The silence after which a leader or a candidate is no longer counted on.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(BEAT_SILENCE_MAX_MS / 2);
@@ -130,6 +130,7 @@ pub(crate) struct Members {
     /// Somebody came or went, or a lease was handed back.
     changed: watch::Sender<()>,
     highest: HighestPosition,
+    contradictions: Contradictions,
     /// The highest term in a log, as [`Members::term_in`] read it.
     term_in_log: Arc<tokio::sync::Mutex<Option<(Incarnation, u32)>>>,
 }
@@ -152,6 +153,7 @@ impl Members {
             election: Arc::new(Mutex::new(election)),
             changed: watch::Sender::new(()),
             highest: HighestPosition::default(),
+            contradictions: Contradictions::default(),
             term_in_log: Arc::default(),
         }
     }
@@ -181,6 +183,11 @@ impl Members {
     /// The highest position of the log that any watcher is known to have written, or any reader to have read.
     pub(crate) fn highest(&self) -> &HighestPosition {
         &self.highest
+    }
+
+    /// The views of which readers say that the log contradicts their writer.
+    pub(crate) fn contradictions(&self) -> &Contradictions {
+        &self.contradictions
     }
 
     /// Notes whether this watcher can do the work. An unable watcher leads a group only while no other watcher stands
@@ -367,7 +374,7 @@ impl Members {
     pub(crate) async fn run(&self, bus: &dyn Bus) {
         tokio::join!(
             self.listen(bus),
-            readers::listen(bus, &self.highest),
+            readers::listen(bus, &self.highest, &self.contradictions),
             self.announce(bus),
             self.connected(bus)
         );

@@ -51,6 +51,8 @@ pub(crate) enum End {
     Fenced,
     /// The log is another one: everything has to be written again.
     LogRemade,
+    /// The log differs from what was written to it: it has to be read and compared again.
+    Contradicted,
     /// The bus takes smaller messages than it did when the batch was made. The next term knows the new limit.
     TooLarge,
 }

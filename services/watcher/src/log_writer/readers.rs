@@ -1,24 +1,31 @@
-//! Hears how far replicas and webhooks have read the log. See [`HighestPosition`].
+//! Hears how far replicas and webhooks have read the log, and where it contradicts its writers. See [`HighestPosition`] and
+//! [`Contradictions`].
 
 use std::time::Duration;
 
 use anteroom_bus::{Bus, BusExt as _, Signal};
 use anteroom_wire::{replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
 
-use super::highest::HighestPosition;
+use super::{contradictions::Contradictions, highest::HighestPosition};
 
 /// The wait before heartbeats are subscribed to again, where the bus refused.
 const BEATS_RETRY: Duration = Duration::from_millis(500);
 
-/// Notes the positions in the heartbeats of readers, for ever.
-pub(super) async fn listen(bus: &dyn Bus, highest: &HighestPosition) {
+/// Notes what the heartbeats of readers say of the log, for ever.
+pub(super) async fn listen(
+    bus: &dyn Bus,
+    highest: &HighestPosition,
+    contradictions: &Contradictions,
+) {
     let of_replicas = each(bus, |beat: &ReplicaBeat| {
         if let Some((log, read)) = &beat.furthest {
             highest.raise_by_reader(log, *read);
         }
+        contradictions.take_beat(&beat.contradicted);
     });
     let of_webhooks = each(bus, |beat: &WebhookBeat| {
         highest.raise_by_reader(&beat.incarnation, beat.furthest);
+        contradictions.take_beat(&beat.contradicted);
     });
     tokio::join!(of_replicas, of_webhooks);
 }

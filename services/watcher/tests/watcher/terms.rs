@@ -1,6 +1,6 @@
 //! Leading, standing by, taking over; and a bus that goes away or is another one.
 
-use anteroom_bus::BusExt as _;
+use anteroom_bus::{Bus as _, BusExt as _};
 use std::time::Duration;
 
 use crate::support::{CLUSTER_POLICIES, ENTRIES, INGRESS_VIEW, INGRESSES, Log, World};
@@ -110,6 +110,48 @@ async fn a_successor_serves_the_last_answer_of_a_call_that_fails() {
     assert_eq!(after.written(&view), before.written(&view));
     assert_eq!(after.names(&view), before.names(&view));
     second.stop().await;
+}
+
+/// The writer remembers what it wrote, and its digests say that the record is there.
+#[tokio::test]
+async fn a_record_that_the_log_lost_within_a_term_is_written_again_once_a_reader_misses_it() {
+    let world = World::start().await;
+    world.ingress("a", "x");
+    world.ingress_entry("hosts");
+    let watcher = world.watch_as("a");
+    world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
+    let head = world.bus.head().await.unwrap();
+    world.ingress("late", "y");
+    let before = world
+        .until("its record", |log| log.names(INGRESS_VIEW).len() == 2)
+        .await;
+    world.bus.faults().lose_in_log(head.last, usize::MAX);
+
+    let beat = ReplicaBeat {
+        replica: "r".to_owned(),
+        contradicted: vec![ViewId::new(INGRESS_VIEW)],
+        ..ReplicaBeat::default()
+    };
+    let told = async {
+        loop {
+            world.bus.send(&beat).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let mended = world.until("the next term", |log| {
+        log.is_synced(INGRESS_VIEW)
+            && log.views[INGRESS_VIEW].epoch > before.views[INGRESS_VIEW].epoch
+    });
+    let after = tokio::select! {
+        after = mended => after,
+        () = told => unreachable!(),
+    };
+    let written = after.written(INGRESS_VIEW) - before.written(INGRESS_VIEW);
+    assert_eq!(written, 1, "the others are there");
+    assert_eq!(after.names(INGRESS_VIEW).len(), 2);
+    watcher.stop().await;
 }
 
 #[tokio::test]

@@ -109,6 +109,17 @@ impl Faults {
         self.hub.notify();
     }
 
+    /// Loses the first objects in the log behind `after`, up to `records_max`, as a server does that lost a block of its
+    /// storage. Later records stay, and nobody is told.
+    pub fn lose_in_log(&self, after: Revision, records_max: usize) {
+        self.hub.with(|state| {
+            if let Some(log) = &mut state.log {
+                log.lose(after, records_max);
+            }
+        });
+        self.hub.notify();
+    }
+
     /// Sets the largest size of the log, as an administrator would; `None`: there is no limit.
     pub fn limit_log(&self, bytes_max: Option<u64>) {
         self.hub.with(|state| state.limit_log(bytes_max));

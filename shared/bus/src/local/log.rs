@@ -273,6 +273,17 @@ impl Log {
         self.leases.retain(|_, (_, fence)| fence.at <= last);
     }
 
+    /// Loses the first objects behind `after`, up to `records_max`, and keeps all that stands behind them.
+    pub(super) fn lose(&mut self, after: Revision, records_max: usize) {
+        let behind = self.records.range(Revision(after.0 + 1)..);
+        let objects =
+            behind.filter(|(_, envelope)| matches!(envelope.record, Record::Delta { .. }));
+        let lost: Vec<_> = objects.take(records_max).map(|(at, _)| *at).collect();
+        for revision in lost {
+            self.forget(revision);
+        }
+    }
+
     /// Puts another history in the place of the records after `last`, at least as long. In it, other writers took every
     /// lease and handed it back. No lease stands where the group's lease stood before: a writer that still holds that
     /// fence could append, and nobody could know.

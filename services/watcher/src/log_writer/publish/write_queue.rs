@@ -419,6 +419,11 @@ impl WriteQueue {
         self.views.get(view).map_or(0, ViewWriteState::memory)
     }
 
+    /// Returns whether the view is written in this term.
+    pub(crate) fn writes(&self, view: &ViewId) -> bool {
+        self.views.contains_key(view)
+    }
+
     /// Returns whether the view's source is being read, so that nothing is known of its state.
     pub(crate) fn is_syncing(&self, view: &ViewId) -> bool {
         let view = self.views.get(view);
