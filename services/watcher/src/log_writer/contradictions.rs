@@ -90,11 +90,8 @@ impl Contradictions {
 
     fn begin_repair(&self, group: Group, now: Instant) -> bool {
         let mut repairs = self.repairs.lock();
-        let pace = repairs.entry(group).or_insert(RepairPace {
-            not_before: now,
-            wait: REPAIR_WAIT_MIN,
-        });
-        pace.begin(now)
+        let begun = RepairPace::new(now, REPAIR_WAIT_MIN, REPAIR_WAIT_MAX);
+        repairs.entry(group).or_insert(begun).begin(now)
     }
 }
 
@@ -121,24 +118,37 @@ impl NamedViews {
     }
 }
 
-/// The pace at which one group is led again by the word of readers.
+/// The pace of repairs of one kind. The wait between two of them doubles each time, and is back at its least after as long a
+/// time without one.
 #[derive(Debug)]
-struct RepairPace {
+pub(super) struct RepairPace {
+    wait_min: Duration,
+    wait_max: Duration,
     not_before: Instant,
     wait: Duration,
 }
 
 impl RepairPace {
-    /// Returns true if the group may be led again now, which counts as done.
-    fn begin(&mut self, now: Instant) -> bool {
+    /// Returns a pace by which the first repair may begin now.
+    pub(super) fn new(now: Instant, wait_min: Duration, wait_max: Duration) -> Self {
+        Self {
+            wait_min,
+            wait_max,
+            not_before: now,
+            wait: wait_min,
+        }
+    }
+
+    /// Returns true if a repair may begin now, and counts it as begun.
+    pub(super) fn begin(&mut self, now: Instant) -> bool {
         if now < self.not_before {
             return false;
         }
         if now >= self.not_before + self.wait {
-            self.wait = REPAIR_WAIT_MIN;
+            self.wait = self.wait_min;
         }
         self.not_before = now + self.wait;
-        self.wait = (self.wait * 2).min(REPAIR_WAIT_MAX);
+        self.wait = (self.wait * 2).min(self.wait_max);
         true
     }
 }

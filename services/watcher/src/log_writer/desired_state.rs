@@ -3,23 +3,39 @@
 //!
 //! [`DesiredState`] is pure: records go in, and for each group the changes since the last query come out. A change
 //! replaces an older one of its key, so the waiting changes are bounded by the desired views.
+//! [`Tally`] tells if a record was missed. Then the log is read again.
+
+mod tally;
 
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use anteroom_bus::{Bus, LogEvent, LogScope};
 use anteroom_model::{
-    Delta, DesiredView, Epoch, Group, ObjectKey, ObjectReference, Op, Source, ViewId, ViewState,
-    system,
+    Delta, DesiredView, Epoch, Group, ObjectKey, ObjectReference, Op, Revision, Source, ViewId,
+    ViewState, system,
 };
 use anteroom_wire::{body, envelope::Record};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, MissedTickBehavior, interval},
+};
 
+use super::contradictions::RepairPace;
 use crate::generations::Generations;
+use tally::Tally;
+
+/// The interval at which it is looked whether a record was missed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The least and the longest wait between two readings of the log because a record was missed.
+const REREAD_WAIT_MIN: Duration = Duration::from_secs(1);
+const REREAD_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A change of a group's desired views and objects, for its feeder.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +73,8 @@ struct Written<T> {
 pub(crate) struct DesiredState {
     views: Generations<ViewId, Written<DesiredView>>,
     objects: Generations<ObjectKey, Written<ObjectReference>>,
+    views_tally: Tally,
+    objects_tally: Tally,
     read_whole: bool,
     /// The log was read to its end, and both views are synced there.
     views_synced: bool,
@@ -119,8 +137,17 @@ impl DesiredState {
     }
 
     fn is_settled(&self) -> bool {
-        let is_legible = self.unreadable.is_empty() && !self.blind;
-        is_legible && self.read_whole && self.views_synced && self.objects_synced
+        let is_known = self.is_legible() && !self.misses_a_record();
+        is_known && self.read_whole && self.views_synced && self.objects_synced
+    }
+
+    fn is_legible(&self) -> bool {
+        self.unreadable.is_empty() && !self.blind
+    }
+
+    /// Returns true if the log has, or had, a record of a desired view or object that this reading did not bring.
+    fn misses_a_record(&self) -> bool {
+        self.views_tally.misses() || self.objects_tally.misses()
     }
 
     /// Takes an event of the log. Returns whether the API server may serve other kinds now.
@@ -129,6 +156,8 @@ impl DesiredState {
             LogEvent::Restart { .. } => {
                 self.views.begin();
                 self.objects.begin();
+                self.views_tally = Tally::default();
+                self.objects_tally = Tally::default();
                 self.read_whole = false;
                 self.views_synced = false;
                 self.objects_synced = false;
@@ -137,7 +166,13 @@ impl DesiredState {
                 self.unreadable.clear();
                 self.blind = false;
             }
-            LogEvent::CaughtUp { .. } => self.read_whole = true,
+            LogEvent::CaughtUp { .. } => {
+                self.read_whole = true;
+                if self.is_legible() {
+                    self.views_tally.compare_at_end();
+                    self.objects_tally.compare_at_end();
+                }
+            }
             LogEvent::Away { .. } => {}
             LogEvent::Record {
                 revision,
@@ -152,28 +187,46 @@ impl DesiredState {
                 self.note_unreadable(error.view, error.key);
             }
             LogEvent::Record {
+                revision,
                 envelope: Ok(envelope),
-                ..
-            } => return self.record(envelope.record),
+            } => return self.record(revision, envelope.record),
         }
         self.settle();
         false
     }
 
-    fn record(&mut self, record: Record) -> bool {
+    fn record(&mut self, revision: Revision, record: Record) -> bool {
         let view = record.view().clone();
         match record {
             Record::Delta { .. } if view == system::kinds() => return true,
             Record::Delta { delta, .. } => self.delta(view, delta),
             Record::Control(record) => {
                 // `Syncing` takes nothing back: a successor starts from its predecessor's records, which are whole.
-                let synced = record.state == ViewState::Synced;
-                if synced && view == system::desired_views() {
-                    self.views_synced = true;
-                    self.views_origin = record.origin;
-                } else if synced && view == system::references() {
-                    self.objects_synced = true;
-                    self.objects_origin = record.origin;
+                let (synced, compares) = (
+                    record.state == ViewState::Synced,
+                    self.read_whole && self.is_legible(),
+                );
+                let (tally, is_synced, origin) = if view == system::desired_views() {
+                    (
+                        &mut self.views_tally,
+                        &mut self.views_synced,
+                        &mut self.views_origin,
+                    )
+                } else if view == system::references() {
+                    (
+                        &mut self.objects_tally,
+                        &mut self.objects_synced,
+                        &mut self.objects_origin,
+                    )
+                } else {
+                    return false;
+                };
+                if synced {
+                    *is_synced = true;
+                    *origin = record.origin;
+                }
+                if tally.control(revision, &record) && compares {
+                    tally.compare_live();
                 }
                 self.settle();
             }
@@ -182,6 +235,10 @@ impl DesiredState {
     }
 
     fn delta(&mut self, view: ViewId, delta: Delta<Bytes>) {
+        match view == system::desired_views() {
+            true => self.views_tally.delta(&delta),
+            false => self.objects_tally.delta(&delta),
+        }
         let Delta { key, op, epoch, .. } = delta;
         let slot = (view, key);
         let was_unreadable = self.unreadable.remove(&slot);
@@ -337,23 +394,45 @@ impl DesiredStateReader {
             system::kinds(),
         ];
         let mut follower = bus.follow(LogScope::Views(scope));
-        while let Some(event) = follower.next().await {
-            let (served, settled) = {
-                let mut state = self.state.lock();
-                (state.take_in(event), state.is_settled())
-            };
-            if served {
-                self.served.send_replace(());
+        let mut rereads = RepairPace::new(Instant::now(), REREAD_WAIT_MIN, REREAD_WAIT_MAX);
+        let mut look = interval(LOOK_INTERVAL);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                event = follower.next() => match event {
+                    Some(event) => self.take_in(event),
+                    None => return std::future::pending().await, // The bus was closed: the process ends.
+                },
+                _ = look.tick() => {
+                    let misses = self.state.lock().misses_a_record();
+                    if misses && rereads.begin(Instant::now()) {
+                        tracing::error!(
+                            "record of a desired view or reference missed: the log is read again; check the disks of NATS \
+                             if this repeats"
+                        );
+                        follower.restart();
+                    }
+                }
             }
-            // `settled` never turns back: a later reading of the log changes the known state record by record.
-            self.settled.send_if_modified(|before| {
-                let first = settled && !*before;
-                *before |= settled;
-                first
-            });
-            self.changed.send_replace(());
         }
-        std::future::pending::<()>().await; // The bus was closed: the process ends.
+    }
+
+    fn take_in(&self, event: LogEvent) {
+        let (served, settled) = {
+            let mut state = self.state.lock();
+            (state.take_in(event), state.is_settled())
+        };
+        if served {
+            self.served.send_replace(());
+        }
+        // `settled` never turns back: a later reading of the log changes the known state record by record.
+        self.settled.send_if_modified(|before| {
+            let first = settled && !*before;
+            *before |= settled;
+            first
+        });
+        self.changed.send_replace(());
     }
 
     /// Returns a receiver of whether the whole desired state is known.

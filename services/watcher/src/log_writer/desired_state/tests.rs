@@ -1,6 +1,7 @@
-use anteroom_bus::{RestartCause, Unreadable};
+use anteroom_bus::{RestartCause, Unreadable, local::LocalBus};
+use anteroom_mirror::testing::ViewWriter;
 use anteroom_model::{
-    Collection, Delta, Digest, Epoch, GroupVersionResource, Incarnation, ResourceVersion, Revision,
+    Collection, Delta, Epoch, GroupVersionResource, Incarnation, ResourceVersion, Revision,
     SourceInfo, ViewOptions, ViewRecord,
 };
 use anteroom_wire::envelope::Envelope;
@@ -31,8 +32,12 @@ fn reference(name: &str) -> ObjectReference {
 }
 
 fn record(record: Record) -> LogEvent {
+    record_at(1, record)
+}
+
+fn record_at(revision: u64, record: Record) -> LogEvent {
     LogEvent::Record {
-        revision: Revision(1),
+        revision: Revision(revision),
         envelope: Ok(Box::new(Envelope {
             record,
             trace: None,
@@ -66,8 +71,10 @@ fn put_object(reference: &ObjectReference) -> LogEvent {
     delta(system::references(), reference.key(), Some(body))
 }
 
-fn control(source: Source, state: ViewState) -> LogEvent {
-    record(Record::Control(ViewRecord {
+/// A control record that claims what the tally has.
+fn control(source: Source, tally: &Tally) -> Record {
+    let (objects, digest) = tally.sum();
+    Record::Control(ViewRecord {
         view: source.view_id(),
         info: SourceInfo {
             source,
@@ -75,18 +82,24 @@ fn control(source: Source, state: ViewState) -> LogEvent {
             namespaced: false,
         },
         epoch: Epoch::new(1, 1),
-        state,
+        state: ViewState::Synced,
         version: ResourceVersion::default(),
-        objects: 0,
-        digest: Digest::default(),
+        objects,
+        digest,
         origin: Epoch::default(),
         age_max_ms: None,
-    }))
+    })
+}
+
+fn control_of_views(state: &DesiredState) -> Record {
+    control(system::desired_views_source(), &state.views_tally)
 }
 
 fn synced(state: &mut DesiredState) {
-    state.take_in(control(system::desired_views_source(), ViewState::Synced));
-    state.take_in(control(system::references_source(), ViewState::Synced));
+    let views = control_of_views(state);
+    state.take_in(record(views));
+    let objects = control(system::references_source(), &state.objects_tally);
+    state.take_in(record(objects));
 }
 
 fn restart(state: &mut DesiredState) {
@@ -322,4 +335,91 @@ fn a_feeder_learns_that_a_reference_counts_otherwise_and_of_an_equal_one_nothing
         state.take_in(put_object(reference));
         assert_eq!(state.take(group()), []);
     }
+}
+
+/// A server whose copy of the log lacks a record leaves it out without a gap.
+#[test]
+fn a_desired_view_that_was_missed_is_noticed_and_nothing_is_taken_away() {
+    let mut state = started();
+    state.begin(group());
+    caught_up(&mut state);
+    synced(&mut state);
+    state.take(group());
+    assert!(state.is_settled() && !state.misses_a_record());
+    let claim = control_of_views(&state);
+
+    restart(&mut state);
+    state.take_in(put_object(&reference("x")));
+    synced(&mut state);
+    state.take_in(record_at(2, claim.clone()));
+    assert!(!state.misses_a_record(), "it may be on its way");
+    caught_up(&mut state);
+    assert!(state.misses_a_record() && !state.is_settled());
+    assert_eq!(state.take(group()), [], "the view is desired still");
+
+    restart(&mut state);
+    state.take_in(put_view(&wanted("a")));
+    state.take_in(put_object(&reference("x")));
+    synced(&mut state);
+    state.take_in(record_at(2, claim));
+    caught_up(&mut state);
+    assert!(state.is_settled() && !state.misses_a_record());
+    assert_eq!(state.take(group()), []);
+}
+
+#[test]
+fn the_same_difference_at_two_control_records_tells_a_missed_record_from_a_late_one() {
+    let mut ahead = started();
+    ahead.take_in(put_view(&wanted("b")));
+    let claim = control_of_views(&ahead);
+    let following = || {
+        let mut state = started();
+        caught_up(&mut state);
+        synced(&mut state);
+        state.take_in(record_at(3, claim.clone()));
+        state.take_in(record_at(3, claim.clone()));
+        assert!(!state.misses_a_record(), "a repeat says nothing new");
+        state
+    };
+    let mut late = following();
+    late.take_in(put_view(&wanted("b")));
+    late.take_in(record_at(5, claim.clone()));
+    assert!(!late.misses_a_record());
+    let mut missed = following();
+    missed.take_in(record_at(5, claim.clone()));
+    assert!(missed.misses_a_record());
+    missed.take_in(put_view(&wanted("b")));
+    missed.take_in(record_at(7, claim.clone()));
+    assert!(!missed.misses_a_record(), "it was written again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_missed_a_desired_view_reads_the_log_again() {
+    let bus = LocalBus::new();
+    let mut writer = ViewWriter::new(Arc::new(bus.join())).await;
+    let view = writer.open(SourceInfo {
+        source: system::desired_views_source(),
+        kind: String::new(),
+        namespaced: false,
+    });
+    writer.synced(&view).await;
+    let (reader, client) = (DesiredStateReader::new(), Arc::new(bus.join()));
+    let (own, follows) = (reader.clone(), Arc::clone(&client));
+    let reading = tokio::spawn(async move { own.run(&*follows).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+
+    client.faults().lose(1);
+    let (desired, mut changes) = (wanted("a"), reader.subscribe(group()));
+    let id = desired.info.source.view_id();
+    let body = serde_json::to_value(&desired).unwrap();
+    writer.put(&view, "", id.as_str(), body).await;
+    for _ in 0..2 {
+        // Each is read before the next one takes its place.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        writer.control(&view, ViewState::Synced).await;
+    }
+    let told = tokio::time::timeout(Duration::from_secs(10), changes.next()).await;
+    let expected = DesiredChange::View(id, Box::new(desired));
+    assert_eq!(told.unwrap(), [expected]);
+    reading.abort();
 }
