@@ -69,10 +69,13 @@ pub(crate) enum Fault {
     /// The log's last records are another history's under the same numbers, in which other watchers led, and nobody is
     /// told.
     OtherHistory { records: u64 },
-    /// Records are lost on their way to a replica or webhook, and nobody is told.
+    /// Records are lost on their way to a process, and nobody is told.
     Lose { id: Id, records: u64 },
     /// The process reads a copy of the log that gets no more records.
     LaggingCopy(Id),
+    /// The log loses objects, of which the first is among the last `back` records, and keeps what stands behind them.
+    /// Nobody is told. At its end, all read the log again.
+    LoseInLog { back: u64, records: usize },
     /// Messages to the process are lost, which it notices.
     Gap(Id),
     /// The bus loses and delays messages.
@@ -139,14 +142,15 @@ impl Plan {
         let chances = chances(&mut random, seed >= SILENT_FROM);
         let is_followed = |timed: &TimedFault| match timed.fault {
             Fault::Kill { id, .. } | Fault::Stop { id, .. } => id.0 == Kind::Watcher,
-            // It ends the terms of all.
-            Fault::OtherHistory { .. } => true,
+            // They end terms.
+            Fault::OtherHistory { .. } | Fault::LoseInLog { .. } | Fault::Lose { .. } => true,
             _ => false,
         };
         if sizes.watchers > 1 || faults.iter().any(is_followed) {
             // A watcher that takes over knows no version that only the one before has seen.
             faults.retain(|timed| !matches!(timed.fault, Fault::Restore { raised: false, .. }));
         }
+        keep_one_repair(&mut faults);
         Self {
             sizes,
             chances,
@@ -160,6 +164,20 @@ impl Plan {
     pub(crate) fn has(&self, is_it: impl Fn(&Fault) -> bool) -> bool {
         self.faults.iter().any(|timed| is_it(&timed.fault))
     }
+}
+
+/// Leaves one loss in the log, and beside it none on the way, which may look the same to a reader. Further terms by the
+/// word of readers are rarer than a schedule is long.
+fn keep_one_repair(faults: &mut Vec<TimedFault>) {
+    let is_in_log = |timed: &TimedFault| matches!(timed.fault, Fault::LoseInLog { .. });
+    let Some(first) = faults.iter().position(is_in_log) else {
+        return;
+    };
+    let mut at = 0..faults.len();
+    faults.retain(|timed| {
+        let is_first = at.next() == Some(first);
+        is_first || !matches!(timed.fault, Fault::LoseInLog { .. } | Fault::Lose { .. })
+    });
 }
 
 /// Returns the chances of a lossy bus. Beats are delayed only if `delays_beats`, and then in every second schedule.
@@ -248,7 +266,7 @@ fn faults(random: &mut StdRng, kinds: u8, sizes: Sizes, length: Duration) -> Vec
 }
 
 /// The number of kinds that [`fault`] knows.
-const FAULTS: u8 = 22;
+const FAULTS: u8 = 23;
 
 /// The number of those that no broker hides: it neither loses a record in silence, nor has another history under the same
 /// numbers, nor delivers a copy that lags.
@@ -267,7 +285,6 @@ fn fault(random: &mut StdRng, kind: u8, sizes: Sizes) -> Fault {
     let id = Id(of, random.random_range(0..number));
     let renamed = random.random();
     let watcher = random.random_range(0..sizes.watchers);
-    // A watcher that misses a desired view compares no digests.
     let (of, number) = all[random.random_range(1..all.len())];
     let reader = Id(of, random.random_range(0..number));
     match kind {
@@ -305,7 +322,14 @@ fn fault(random: &mut StdRng, kind: u8, sizes: Sizes) -> Fault {
             records: random.random_range(1..30),
         },
         20 => Fault::Lose {
-            id: reader,
+            id: match random.random_bool(0.25) {
+                true => Id(Kind::Watcher, watcher),
+                false => reader,
+            },
+            records: random.random_range(1..4),
+        },
+        21 => Fault::LoseInLog {
+            back: random.random_range(1..60),
             records: random.random_range(1..4),
         },
         _ => Fault::LaggingCopy(id),

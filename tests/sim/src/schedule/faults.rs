@@ -46,6 +46,13 @@ impl Run<'_> {
                 }
             }
             Fault::Lose { id, records } => self.lose(id, records),
+            Fault::LoseInLog { back, records } => {
+                if let Some(before) = self.before_last(back).await {
+                    self.judge.lock().doubt_facts();
+                    self.told.doubt_all();
+                    faults.lose_in_log(before, records);
+                }
+            }
             Fault::Gap(id) => {
                 if let Some(process) = self.cluster.processes.get(&id) {
                     process.faults().gap();
@@ -207,6 +214,7 @@ impl Run<'_> {
                 }
             }
             Fault::AppendsFail(number) => self.fail_appends(number, false),
+            Fault::LoseInLog { .. } => self.read_again(),
             Fault::Full => faults.limit_log(None),
             Fault::ApiCut(number) => self.cut_api(number, false),
             Fault::ApiFails { .. } | Fault::ApiSlow { .. } | Fault::Forbid => {
@@ -219,6 +227,13 @@ impl Run<'_> {
                     .fault(ApiFault::ResumeWatches { resource: None });
             }
             _ => {}
+        }
+    }
+
+    /// All processes read the log from its start again, and so find out what it has lost.
+    fn read_again(&self) {
+        for process in self.cluster.processes.values() {
+            process.faults().gap();
         }
     }
 
@@ -254,6 +269,12 @@ impl Run<'_> {
             if let Fault::Kill { id, renamed } | Fault::Stop { id, renamed } = timed.fault {
                 self.restart(id, renamed);
             }
+        }
+        if self
+            .plan
+            .has(|fault| matches!(fault, Fault::LoseInLog { .. }))
+        {
+            self.read_again();
         }
     }
 }

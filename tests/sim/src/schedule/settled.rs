@@ -133,8 +133,12 @@ impl Run<'_> {
     /// Compares the log with the last control record of a view, where the log may have lost something. That record
     /// follows the last change by 10 s, which would be most of the time of any other schedule.
     fn differs_from_writer(&self, record: &ViewRecord, in_log: (u64, Digest)) -> bool {
-        let loses =
-            |fault: &Fault| matches!(fault, Fault::Lose { .. } | Fault::OtherHistory { .. });
+        let loses = |fault: &Fault| {
+            matches!(
+                fault,
+                Fault::Lose { .. } | Fault::LoseInLog { .. } | Fault::OtherHistory { .. }
+            )
+        };
         self.plan.has(loses) && in_log != (record.objects, record.digest)
     }
 
