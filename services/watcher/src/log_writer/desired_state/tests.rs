@@ -193,12 +193,20 @@ fn in_term(mut event: LogEvent, term: u32) -> LogEvent {
 fn what_was_written_before_the_views_origin_is_not_desired() {
     let mut state = started();
     state.begin(group());
-    state.take_in(in_term(put_view(&wanted("b")), 2));
-    state.take_in(in_term(put_object(&reference("y")), 2));
+    // The writer of the second term knows of its own records alone.
+    let mut written = DesiredState::default();
+    for event in [put_view(&wanted("b")), put_object(&reference("y"))] {
+        let event = in_term(event, 2);
+        written.take_in(event.clone());
+        state.take_in(event);
+    }
     state.take(group());
-    let sources = [system::desired_views_source(), system::references_source()];
-    for source in sources.clone() {
-        state.take_in(in_term(control(source, ViewState::Synced), 2));
+    let tallies = [
+        (system::desired_views_source(), &written.views_tally),
+        (system::references_source(), &written.objects_tally),
+    ];
+    for (source, tally) in tallies.clone() {
+        state.take_in(in_term(record(control(source, tally)), 2));
     }
     caught_up(&mut state);
     let left = wanted("a").info.source.view_id();
@@ -210,8 +218,12 @@ fn what_was_written_before_the_views_origin_is_not_desired() {
             DesiredChange::Settled
         ]
     );
-    for source in sources {
-        state.take_in(in_term(control(source, ViewState::Syncing), 3));
+    for (source, tally) in tallies {
+        let mut syncing = control(source, tally);
+        if let Record::Control(record) = &mut syncing {
+            record.state = ViewState::Syncing;
+        }
+        state.take_in(in_term(record(syncing), 3));
     }
     assert_eq!(state.take(group()), [], "it is not whole yet");
 }

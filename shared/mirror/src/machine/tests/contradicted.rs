@@ -1,6 +1,6 @@
 //! Logs that have lost a record which their writer believes to be there.
 
-use super::*;
+use super::{world::slot, *};
 
 fn is_contradicted(world: &World, view: usize) -> bool {
     let kept = world.machine.views[&views()[view]].read();
