@@ -68,7 +68,7 @@ impl BeatDelays {
         }
     }
 
-    /// Terms of the group have begun anew: one of the same number is another one.
+    /// Terms of the group have begun anew: the same number names another term.
     pub(crate) fn forget(&mut self, group: Group) {
         self.0.remove(&group);
     }

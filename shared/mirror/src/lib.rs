@@ -32,7 +32,7 @@
 //! | `proof`, `freshness` | is everything here; how old is it |
 //! | `reread` | when the log is read again |
 //! | `demand` | which views are followed, held, loaded and evicted |
-//! | `beats`, `effect` | heartbeats in; effects on the world outside |
+//! | `beats`, `beat_delay`, `effect` | heartbeats in; how long each was on its way; effects on the world outside |
 //! | `mirror`, `config` | the task that feeds the machine; its settings |
 //! | `handle`, `status`, `readiness` | views for readers; their status; readiness |
 //! | `silence` | writers that are not heard |

@@ -367,7 +367,7 @@ impl<K: Ord + Clone> Ledger<K> {
             if of_key.held == 0 && of_key.queue.is_empty() {
                 self.by_key.remove(key);
             } else if of_key.held == 0 && left.is_none() {
-                // However early it asked again, it goes behind those that have waited while it held units.
+                // However early this key asked again, it goes behind those that have waited while it held units.
                 self.clock += 1;
                 of_key.turn = self.clock;
             }

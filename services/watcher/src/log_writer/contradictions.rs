@@ -1,7 +1,7 @@
 //! Views of which readers say that the log contradicts their writer.
 //!
 //! A writer remembers what it wrote, and reads the log's index at the begin of a term alone. If the log loses a record
-//! meanwhile, or a late batch brings an older one back, the writer does not notice: its digests are those of its memory.
+//! meanwhile, or a late batch brings an older one back, the writer does not notice: digests are computed from its memory.
 //! Readers notice once they read the log from its start, name the view in their beats, and do not serve it. Then the view's
 //! group is led again: a new term reads the index, and writes what differs.
 //!
@@ -100,7 +100,7 @@ impl Contradictions {
 struct NamedViews(BTreeMap<ViewId, (Instant, Instant)>);
 
 impl NamedViews {
-    /// Notes that these are named now. Returns one that has been named for long enough.
+    /// Notes that these views are named now. Returns a view that has been named for long enough.
     fn take<'a>(
         &mut self,
         views: impl Iterator<Item = &'a ViewId>,

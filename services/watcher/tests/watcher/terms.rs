@@ -112,7 +112,7 @@ async fn a_successor_serves_the_last_answer_of_a_call_that_fails() {
     second.stop().await;
 }
 
-/// The writer remembers what it wrote, and its digests say that the record is there.
+/// The writer remembers the record, and its digests claim that the log has the record.
 #[tokio::test]
 async fn a_record_that_the_log_lost_within_a_term_is_written_again_once_a_reader_misses_it() {
     let world = World::start().await;

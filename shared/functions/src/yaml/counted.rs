@@ -44,7 +44,7 @@ fn take<E: Error>(bytes: u64) -> Result<(), E> {
     }
 }
 
-/// A value that is counted while it is read. It is the same as if it were not counted.
+/// A value that is counted while it is read. Counting changes nothing of the value.
 pub(super) struct CountedValue(pub(super) Value);
 
 impl<'de> Deserialize<'de> for CountedValue {

@@ -196,7 +196,7 @@ async fn a_key_that_held_units_goes_behind_those_that_waited_meanwhile() {
     assert!(waits(&mut other));
     drop(first);
     let of_other = other.await.unwrap();
-    // It keeps its place now, whoever comes.
+    // The key keeps this place, whoever comes.
     let mut later = Box::pin(quota.take('c', 100, in_seconds(60)));
     assert!(waits(&mut second) && waits(&mut later));
     drop(of_other);

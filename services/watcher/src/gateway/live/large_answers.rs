@@ -153,7 +153,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_large_answer_waits_for_one_turn_of_each_other_beneficiary() {
-        // Those that held memory when the last one asked go behind it.
+        // Beneficiaries that held memory when the last one asked go behind it.
         for (others, expected) in [(1_usize, vec![]), (2, vec![]), (4, vec![2, 3])] {
             let (answers, deadline) = (LargeAnswers::default(), Instant::now() + GIVEN);
             let claims: Vec<_> = (0..others)

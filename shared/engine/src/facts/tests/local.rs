@@ -183,7 +183,7 @@ async fn what_takes_long_is_begun_here_once_replicas_have_had_half_of_the_time()
     let fact = world.answer(entry("services")).await;
     assert_eq!(fact.got().unwrap(), Ok(json!("here")));
     assert!(replica.calls() >= 1);
-    // A late result is one of its query. The others of the same reply count.
+    // A late result is late for its query alone. The others of the same reply count.
     assert_eq!(code(&world.answer(entry("services")).await), "AR204");
 }
 

@@ -28,7 +28,7 @@ use anteroom_simapi::{SimApi, SimConfig};
 use anteroom_wire::query::Query;
 use anyhow::{Context, ensure};
 use clap::Parser;
-use growth::{Figure, Growth, Look};
+use growth::{Figure, Growth, Look, NATS};
 use kube::{Client, Config};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
@@ -311,7 +311,7 @@ impl Soak {
             (Figure::Connections, number(&server["connections"])?),
             (Figure::Subscriptions, number(&server["subscriptions"])?),
         ] {
-            look.insert(("nats".to_owned(), figure), value);
+            look.insert((NATS.to_owned(), figure), value);
         }
         Ok(look)
     }
