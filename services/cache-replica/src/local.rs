@@ -5,7 +5,7 @@
 //!   once a replica serves its views. It has no keys.
 //! - Where a replica that serves others is in the process that asks, all its views are local.
 //!
-//! Sealed views, those of Secrets, are never local. Nor are those that only policies of namespaces need.
+//! Sealed views, those of Secrets, are never local. Of views that are chosen, nor are those that only policies of namespaces need.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -40,6 +40,15 @@ impl<K: Eq + Hash, V> Generations<K, V> {
         before.map(|before| before.value)
     }
 
+    /// Replaces a value, and returns the value before. Its mark stays: the pass has not brought it thereby. A value that is new is of
+    /// the present pass.
+    pub(crate) fn replace(&mut self, key: K, value: V) -> Option<V> {
+        match self.entries.get_mut(&key) {
+            Some(marked) => Some(std::mem::replace(&mut marked.value, value)),
+            None => self.put(key, value),
+        }
+    }
+
     /// Marks an entry as brought by the pass, with its present value. Does nothing if there is no such entry.
     pub(crate) fn touch<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
     where

@@ -280,8 +280,8 @@ impl<'a> Review<'a> {
         fields.fold(0, u64::saturating_add)
     }
 
-    /// The error of a review that takes more memory than there is.
-    pub(crate) fn over_all_memory(&self, bytes: u64, bytes_max: u64) -> ReviewError {
+    /// The error of a review that takes more memory than one may have.
+    pub(crate) fn over_review_memory(&self, bytes: u64, bytes_max: u64) -> ReviewError {
         let uid = self.head.uid.clone().into_owned();
         ReviewError::TooMuchMemory {
             uid,

@@ -29,6 +29,11 @@ impl CompileTurns {
         self.waiting.keys()
     }
 
+    /// Returns whether any manifest waits to be compiled.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Begins to build a set.
     pub(crate) fn begin(&mut self) {
         self.sets += 1;

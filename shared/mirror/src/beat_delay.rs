@@ -6,8 +6,8 @@
 //! beat with the least difference was on its way for the shortest time, and every other one for as much longer. Only
 //! durations of the same machine are ever subtracted.
 //!
-//! Where all beats are equally late, none seems late: an age is then as it would be if beats did not say when they were
-//! sent, and never younger.
+//! If all beats are equally late, none seems late: an age is then as it would be if beats did not say when they were sent,
+//! and never younger.
 //!
 //! Clocks run at slightly different rates, and that of a virtual machine may stand still while it is paused. So the least
 //! difference is that of the last beats alone: see [`PERIOD`].

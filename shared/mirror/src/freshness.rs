@@ -89,7 +89,7 @@ impl Freshness {
         self.pending.clear();
     }
 
-    /// What will be served is an older state than the one that was heard of.
+    /// Forgets all news: an older state will be served than the one that they were about.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }

@@ -392,8 +392,11 @@ impl MirroredView {
     /// The writer says that the view's last record stands at `last` and that its news is `age_ms`
     /// old; the log has been read up to `position`.
     pub(crate) fn beat(&mut self, now: Moment, last: Revision, age_ms: u64, position: Revision) {
-        let proof = self.proof.beat(last, self.view.followed().revision());
-        self.settle_proof(proof);
+        // What is only gathered on the way to the log's end is judged there.
+        if matches!(self.view.log(), Log::Live | Log::Rebuilding) {
+            let proof = self.proof.beat(last, self.view.followed().revision());
+            self.settle_proof(proof);
+        }
         if matches!(self.view.log(), Log::Lost | Log::Passed) {
             return; // Nothing is on its way.
         }

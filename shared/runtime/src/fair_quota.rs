@@ -112,6 +112,12 @@ impl<K: Ord + Clone> FairQuota<K> {
         })
     }
 
+    /// A quota of `units_max` units, of which one request has at most what many small ones of its key come to: two thirds.
+    pub fn limiting_requests(units_max: u64) -> Arc<Self> {
+        let of_one = units_max.saturating_mul(HELD_PER_FREE) / (HELD_PER_FREE + 1);
+        Self::new(units_max, of_one)
+    }
+
     /// The number of all units, held or free.
     pub fn units_max(&self) -> u64 {
         self.units_max
@@ -150,6 +156,10 @@ impl<K: Ord + Clone> FairQuota<K> {
         let units = self.counted(units);
         let (mut permit, granted) = {
             let mut ledger = self.ledger.lock();
+            if units > self.units_max {
+                // It would keep others waiting for nothing.
+                return Err(self.full(&ledger, &key, units, None));
+            }
             if self.try_hold(&mut ledger, &key, units) {
                 return Ok(self.permit(key, units, None));
             }

@@ -37,7 +37,8 @@ pub struct WebhookBeat {
     /// or it is not told.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub furthest: Revision,
-    /// As [`ReplicaBeat::contradicted`](crate::replica_beat::ReplicaBeat::contradicted), of the system views that it reads.
+    /// The system views that the log contradicts, as in
+    /// [`ReplicaBeat::contradicted`](crate::replica_beat::ReplicaBeat::contradicted).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contradicted: Vec<ViewId>,
 }

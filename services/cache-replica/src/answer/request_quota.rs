@@ -12,10 +12,6 @@ use anteroom_wire::beneficiary::Beneficiary;
 /// some 128 MiB.
 const PARAMETER_BYTES: u64 = 512 * 1024;
 
-/// The part of all requests that one beneficiary has at most, as a numerator and a divisor: what many small requests come
-/// to, and so what a single large one may have.
-const BENEFICIARY_PART: (u64, u64) = (2, 3);
-
 /// The quota of a replica's requests.
 #[derive(Debug)]
 pub(super) struct RequestQuota {
@@ -33,10 +29,8 @@ pub(super) struct RunningRequest {
 
 impl RequestQuota {
     pub(super) fn new(requests_max: u32) -> Self {
-        let (numerator, divisor) = BENEFICIARY_PART;
-        let of_one = u64::from(requests_max) * numerator / divisor;
         Self {
-            all: FairQuota::new(requests_max.into(), of_one),
+            all: FairQuota::limiting_requests(requests_max.into()),
             namespaces: FairQuota::of_namespaces(requests_max),
         }
     }

@@ -66,6 +66,16 @@ impl<T> ManifestList<T> {
         self.manifests.put(key, manifest)
     }
 
+    /// Replaces what is known of a manifest, and returns the manifest before. A list under way has not brought it thereby.
+    pub(super) fn replace(&mut self, key: ObjectKey, manifest: T) -> Option<T> {
+        self.manifests.replace(key, manifest)
+    }
+
+    /// Notes that a list under way has brought a manifest.
+    pub(super) fn touch(&mut self, key: &ObjectKey) {
+        self.manifests.touch(key);
+    }
+
     /// Removes a manifest.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<T> {
         self.manifests.remove(key)

@@ -86,7 +86,8 @@ impl PolicyStore {
         &mut self.lists[kind as usize]
     }
 
-    /// Inserts a policy, or replaces it.
+    /// Inserts a policy, or replaces it. Whoever read the policy from the API server tells its list too: a policy is also put
+    /// when it has its turn, and a list under way may have left it out.
     pub(super) fn put(&mut self, id: &PolicyId, manifest: PolicyManifest) -> PolicyChange {
         let uid = Dependent(manifest.identity.uid.clone());
         let mut change = PolicyChange {
@@ -95,7 +96,7 @@ impl PolicyStore {
             rights: !manifest.changes.is_empty(),
         };
         let entries = manifest.entries.clone();
-        if let Some(old) = self.list_mut(id.kind()).put(id.0.clone(), manifest) {
+        if let Some(old) = self.list_mut(id.kind()).replace(id.0.clone(), manifest) {
             self.remove_reader(id, &old);
             change.rights |= !old.changes.is_empty();
             match old.queries == change.queries {

@@ -118,8 +118,8 @@ impl NamedViews {
     }
 }
 
-/// The pace of repairs of one kind. The wait between two of them doubles each time, and is back at its least after as long a
-/// time without one.
+/// The pace of repairs of one kind. The wait between two of them doubles each time. It is back at its least where a repair could
+/// have begun for the longest wait, and none did: whoever asks for repairs as often as it may gets them ever more rarely.
 #[derive(Debug)]
 pub(super) struct RepairPace {
     wait_min: Duration,
@@ -144,7 +144,7 @@ impl RepairPace {
         if now < self.not_before {
             return false;
         }
-        if now >= self.not_before + self.wait {
+        if now >= self.not_before + self.wait_max {
             self.wait = self.wait_min;
         }
         self.not_before = now + self.wait;

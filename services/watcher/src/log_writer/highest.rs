@@ -43,7 +43,7 @@ struct Highest {
     /// The greatest position that a reader has read.
     read: Revision,
     is_shortened: bool,
-    /// This process has taken a lease in it.
+    /// True once this process has taken a lease in the log.
     is_led_here: bool,
 }
 

@@ -25,7 +25,12 @@ impl ToldProblem {
     /// Like [`Self::is_news`], for a problem that is worth a word only once it lasts.
     pub(super) fn is_lasting_news(&mut self, problem: &str, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
-        now.saturating_duration_since(since) >= PATIENCE && self.tell(problem)
+        let is_news = now.saturating_duration_since(since) >= PATIENCE && self.tell(problem);
+        if is_news {
+            // Said in other words, the problem has to last anew: an error may name another port each time.
+            self.since = Some(now);
+        }
+        is_news
     }
 
     /// Notes that there is no problem any more.
@@ -51,6 +56,16 @@ mod tests {
         assert_eq!(said, [true, false, true, false, true]);
         told.ends();
         assert!(told.is_news("a"), "it has come back");
+    }
+
+    #[test]
+    fn a_lasting_problem_in_other_words_each_time_is_told_once_in_its_patience() {
+        let (mut told, begun) = (ToldProblem::default(), Instant::now());
+        let told_at = (0..=100_u64).filter(|second| {
+            let problem = format!("connection from port {second} reset");
+            told.is_lasting_news(&problem, begun + Duration::from_secs(*second))
+        });
+        assert_eq!(told_at.collect::<Vec<_>>(), [30, 60, 90]);
     }
 
     #[test]

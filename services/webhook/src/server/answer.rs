@@ -189,7 +189,7 @@ fn without_memory(
 ) -> Response {
     match (reason, subject) {
         (NoMemory::Never { bytes, bytes_max }, _) => {
-            refused(app, subject, &review.over_all_memory(bytes, bytes_max))
+            refused(app, subject, &review.over_review_memory(bytes, bytes_max))
         }
         (NoMemory::OwnReviews, ReviewSubject::Objects(_)) => {
             refused(app, subject, &review.over_its_part())

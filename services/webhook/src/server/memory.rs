@@ -2,8 +2,9 @@
 //!
 //! A parsed review takes as much memory as its text, or a hundred times that: objects of many small values take the most.
 //! So its text says what it takes at most, and the review reserves that until it is answered. If too little memory is
-//! free, it waits, and is refused if none gets free in half of its time. A review that would take more than two thirds of
-//! what there is is refused at once: that is what one owner has at most, by one review or by many. Small reviews have a reserve of their own, so that none of them waits for a large one.
+//! free, it waits, and is refused if none gets free in half of its time. Small reviews have a reserve of their own, so that
+//! none of them waits for a large one. A review that would take more than two thirds of the memory for large ones is refused
+//! at once: one owner has no more, by one review or by many.
 //!
 //! The namespaces of the requests share each of the two fairly, so none of them takes what the others need. A namespace
 //! that is refused because of its own reviews is told so: see [`NoMemory`].
@@ -23,9 +24,6 @@ const SMALL_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// The share of the memory that is for small reviews alone.
 const SMALL_DIVISOR: u64 = 4;
-
-/// The part of the memory that one owner may have, and thus one review, as a numerator and a divisor.
-const OWNER_PART: (u64, u64) = (2, 3);
 
 /// Bytes of bodies that wait for memory at once. With one more, it is refused at once.
 const WAITING_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -81,13 +79,9 @@ pub(super) enum NoMemory {
 impl ReviewMemory {
     pub(crate) fn new(bytes_max: u64) -> Self {
         let small = bytes_max / SMALL_DIVISOR;
-        let shared = |bytes_max: u64| {
-            let (numerator, divisor) = OWNER_PART;
-            FairQuota::new(bytes_max, bytes_max / divisor * numerator)
-        };
         Self {
-            small: shared(small),
-            large: shared(bytes_max - small),
+            small: FairQuota::limiting_requests(small),
+            large: FairQuota::limiting_requests(bytes_max - small),
             waiting: FairQuota::new(WAITING_BYTES_MAX, WAITING_BYTES_MAX),
         }
     }

@@ -74,7 +74,7 @@ struct Task {
     caught_up: bool,
 }
 
-/// What the task waits for.
+/// An event that wakes the task.
 enum Woken {
     Changed,
     /// The follower's owner asked to begin again.

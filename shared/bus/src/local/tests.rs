@@ -1,7 +1,7 @@
 //! The faults that can be asked for do what they say.
 
 use crate::BusExt as _;
-use anteroom_model::{Delta, Epoch, ObjectKey, Op, ResourceVersion};
+use anteroom_model::{Delta, Epoch, Incarnation, ObjectKey, Op, ResourceVersion};
 use anteroom_wire::beat::Beat;
 use anteroom_wire::envelope::Record;
 
@@ -300,12 +300,9 @@ async fn a_batch_is_witnessed_with_its_fence_and_the_lease_at_that_moment() {
     assert!(batches.try_recv().is_err(), "nothing was appended");
 }
 
-#[tokio::test(start_paused = true)]
-async fn beats_are_lost_for_one_listener_at_a_time() {
-    use anteroom_model::Incarnation;
-    let bus = LocalBus::new();
-    let mut beats = bus.signals::<Beat>().await.unwrap();
-    let beat = |term| Beat {
+/// A beat of the coordinator's group.
+fn beat(term: u32) -> Beat {
+    Beat {
         incarnation: Incarnation::default(),
         group: Group::COORDINATOR,
         term,
@@ -313,7 +310,13 @@ async fn beats_are_lost_for_one_listener_at_a_time() {
         page: 0,
         sent_ms: None,
         views: Vec::new(),
-    };
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn beats_are_lost_for_one_listener_at_a_time() {
+    let bus = LocalBus::new();
+    let mut beats = bus.signals::<Beat>().await.unwrap();
     for (beat_lost, term) in [(1.0, 1), (0.0, 2)] {
         let chances = Chances {
             beat_lost,
@@ -327,21 +330,9 @@ async fn beats_are_lost_for_one_listener_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn delayed_beats_of_a_sender_arrive_in_order_and_together() {
-    use anteroom_model::Incarnation;
     let bus = LocalBus::new();
     let mut beats = bus.signals::<Beat>().await.unwrap();
-    let send = async |term| {
-        let beat = Beat {
-            incarnation: Incarnation::default(),
-            group: Group::COORDINATOR,
-            term,
-            holder: String::new(),
-            page: 0,
-            sent_ms: None,
-            views: Vec::new(),
-        };
-        bus.send(&beat).await.unwrap();
-    };
+    let send = async |term| bus.send(&beat(term)).await.unwrap();
     let chances = |beat_delayed| Chances {
         beat_delayed,
         beat_delay_max: Duration::from_secs(50),

@@ -37,7 +37,7 @@ const PACE_WAITING: u32 = 2;
 /// of namespaces wait for the next catalog.
 const COMPILE_TIME: Duration = Duration::from_millis(200);
 
-/// What is told of the system views while they are followed.
+/// The receivers of news of the system views, while these are followed.
 #[derive(Debug)]
 pub struct CatalogOutlets {
     /// The catalog in force.
@@ -94,7 +94,7 @@ pub async fn follow(
             });
         }
         tell_contradicted(&reader.mirror, &contradicted);
-        let pace = match reader.has_turns() {
+        let pace = match reader.has_turns {
             true => PACE_WAITING,
             false => PACE,
         };
@@ -158,6 +158,8 @@ struct CatalogReader {
     exception_turns: CompileTurns,
     /// The policies that wait to be compiled, with a position before their first version that waits.
     waiting: WaitingPolicies,
+    /// Policies or exceptions wait to be compiled, and their view can be read.
+    has_turns: bool,
     /// See [`Mirror::shortened`].
     shortened: u64,
     /// The log has lost records that were read, and not all views have been read since.
@@ -198,6 +200,26 @@ impl<T: Default> SystemViewCopy<T> {
             return false;
         };
         self.value = Arc::new(value);
+        self.content = Some(content);
+        true
+    }
+
+    /// Compiles the manifests that have changed, or waited for that. Returns whether there were any. The first catalog has
+    /// all manifests.
+    fn compile(
+        &mut self,
+        mirror: &Mirror,
+        turns: &mut CompileTurns,
+        build: impl FnOnce(&T, Vec<(ObjectKey, Bytes)>, &mut CompileTurns, &dyn Fn() -> bool) -> T,
+    ) -> bool {
+        let (is_first, begun) = (self.content.is_none(), Instant::now());
+        let again = turns.has_waiting();
+        let copy = |_: &T, view: Read<'_>| objects(view);
+        let Some((content, manifests)) = self.read(mirror, again, copy) else {
+            return false;
+        };
+        let goes_on = || is_first || begun.elapsed() < COMPILE_TIME;
+        self.value = Arc::new(build(&self.value, manifests, turns, &goes_on));
         self.content = Some(content);
         true
     }
@@ -248,6 +270,7 @@ impl CatalogReader {
             turns: CompileTurns::default(),
             exception_turns: CompileTurns::default(),
             waiting: WaitingPolicies::new(),
+            has_turns: false,
             shortened: 0,
             begins_anew: false,
             marks: None,
@@ -289,9 +312,20 @@ impl CatalogReader {
                 let records: Vec<KindRecord> = records(&system::kinds(), objects(view));
                 Kinds::new(records)
             }),
-            self.compile_policies(),
-            self.compile_exceptions(),
+            self.policies
+                .compile(&self.mirror, &mut self.turns, |before, new, turns, on| {
+                    PolicySet::build_while(before, new, turns, on)
+                }),
+            self.exceptions.compile(
+                &self.mirror,
+                &mut self.exception_turns,
+                |before, new, turns, on| Exceptions::build_while(before, new, turns, on),
+            ),
         ];
+        // Without a view that can be read, only a change of it leads on.
+        let [_, _, policies, exceptions] = changed;
+        self.has_turns = policies && self.turns.has_waiting()
+            || exceptions && self.exception_turns.has_waiting();
         let known = self.entries.content.is_some()
             && self.kinds.content.is_some()
             && self.policies.content.is_some()
@@ -319,46 +353,6 @@ impl CatalogReader {
             exceptions: Arc::clone(&self.exceptions.value),
             position: self.position.clone(),
         })
-    }
-
-    /// Compiles the policies that have changed, or waited for that. Returns whether there were any. The first catalog has
-    /// all policies.
-    fn compile_policies(&mut self) -> bool {
-        let (is_first, begun) = (self.policies.content.is_none(), Instant::now());
-        let again = !self.waiting.is_empty();
-        let copy = |_: &PolicySet, view: Read<'_>| objects(view);
-        let Some((content, manifests)) = self.policies.read(&self.mirror, again, copy) else {
-            return false;
-        };
-        let goes_on = || is_first || begun.elapsed() < COMPILE_TIME;
-        let before = &self.policies.value;
-        let policies = PolicySet::build_while(before, manifests, &mut self.turns, goes_on);
-        self.policies.value = Arc::new(policies);
-        self.policies.content = Some(content);
-        true
-    }
-
-    /// Compiles the exceptions that have changed, or waited for that. Returns whether there were any. The first catalog has
-    /// all exceptions.
-    fn compile_exceptions(&mut self) -> bool {
-        let (is_first, begun) = (self.exceptions.content.is_none(), Instant::now());
-        let again = self.exception_turns.waiting().next().is_some();
-        let copy = |_: &Exceptions, view: Read<'_>| objects(view);
-        let Some((content, manifests)) = self.exceptions.read(&self.mirror, again, copy) else {
-            return false;
-        };
-        let goes_on = || is_first || begun.elapsed() < COMPILE_TIME;
-        let before = &self.exceptions.value;
-        let turns = &mut self.exception_turns;
-        let exceptions = Exceptions::build_while(before, manifests, turns, goes_on);
-        self.exceptions.value = Arc::new(exceptions);
-        self.exceptions.content = Some(content);
-        true
-    }
-
-    /// Returns whether policies or exceptions wait to be compiled.
-    fn has_turns(&self) -> bool {
-        !self.waiting.is_empty() || self.exception_turns.waiting().next().is_some()
     }
 
     /// Returns the position of the parts. While the log that lost records is read again, what is served may be of what it
@@ -397,7 +391,7 @@ impl CatalogReader {
     /// # Errors
     /// The bus was closed.
     async fn changed(&mut self) -> anyhow::Result<()> {
-        if self.has_turns() {
+        if self.has_turns {
             return Ok(());
         }
         let Some(marks) = &mut self.marks else {

@@ -6,7 +6,7 @@
 //!
 //! | memory | for |
 //! |---|---|
-//! | the room | all rules; one owner has two thirds, and policies of namespaces have three quarters together |
+//! | the room | all rules; one owner has two thirds, or a single rule that holds more, and policies of namespaces have three quarters together |
 //! | the reserve | rules that find no room, and hold little; one owner has an eighth |
 //!
 //! So two owners that fill the room, as large questions do, leave what most rules hold to all others. And whatever
@@ -61,8 +61,6 @@ struct MemoryParts {
     /// The bytes of the room that policies of namespaces hold.
     of_namespaces: Arc<FairQuota<ReviewOwner>>,
     reserve: Arc<FairQuota<ReviewOwner>>,
-    /// The most of the reserve for one owner.
-    reserve_owner_bytes: u64,
 }
 
 /// Bytes of the room or the reserve, until this is dropped.
@@ -121,12 +119,10 @@ impl WaitingMemory {
         let reserve = bytes_max / PARTS;
         let room = bytes_max - reserve;
         let of_namespaces = room / 4 * NAMESPACES_QUARTERS;
-        let reserve_owner_bytes = reserve / RESERVE_OWNERS;
         Self(Arc::new(MemoryParts {
             room: FairQuota::new(room, room),
             of_namespaces: FairQuota::new(of_namespaces, of_namespaces),
-            reserve: FairQuota::new(reserve, reserve_owner_bytes),
-            reserve_owner_bytes,
+            reserve: FairQuota::new(reserve, reserve / RESERVE_OWNERS),
         }))
     }
 
@@ -142,10 +138,16 @@ impl WaitingMemory {
     /// Returns whether nobody holds any of it.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
-        let nobody = ReviewOwner::of("nobody", "");
-        let parts = [&self.0.room, &self.0.of_namespaces, &self.0.reserve];
+        let nobody = |number: u64| ReviewOwner::of(&format!("nobody-{number}"), "");
+        let of_reserve = |number| {
+            let reserve = &self.0.reserve;
+            reserve.try_take(nobody(number), reserve.key_units_max())
+        };
+        let reserve: Vec<_> = (0..RESERVE_OWNERS).map(of_reserve).collect();
+        let parts = [&self.0.room, &self.0.of_namespaces];
         let mut parts = parts.into_iter();
-        parts.all(|part| part.try_take(nobody, part.units_max()).is_ok())
+        reserve.iter().all(Result::is_ok)
+            && parts.all(|part| part.try_take(nobody(0), part.units_max()).is_ok())
     }
 }
 
@@ -161,7 +163,7 @@ impl MemoryParts {
         bytes: u64,
     ) -> Result<SharedBytes, QuotaFull> {
         self.take_room(owner, scope, bytes).or_else(|full| {
-            if bytes > self.reserve_owner_bytes {
+            if bytes > self.reserve.key_units_max() {
                 return Err(full);
             }
             // Who has used up its part of the room is told by the room.

@@ -158,6 +158,22 @@ fn a_loss_while_live_stops_the_losing_view_alone() {
     assert!(world.loads.is_empty());
 }
 
+/// Beats come more often than a large log is read.
+#[test]
+fn a_beat_before_the_logs_end_does_not_break_a_view_that_is_read_again() {
+    let mut world = synced_world();
+    world.take(Step::Put(0, 2));
+    world.take(Step::Lose(1));
+    world.take(Step::Control(0, ViewState::Synced));
+    world.take(Step::Deliver(1));
+    world.take(Step::Beat);
+    world.take(Step::LoadDeliver(0));
+    world.take(Step::Beat);
+    world.take(Step::LoadDeliver(u8::MAX));
+    world.take(Step::Beat);
+    assert_eq!(world.read(0, |read, _| read.len()), Some(2));
+}
+
 #[test]
 fn a_fault_that_reading_one_view_does_not_mend_has_the_whole_log_read() {
     let mut world = synced_world();

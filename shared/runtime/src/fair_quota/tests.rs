@@ -165,6 +165,15 @@ async fn order(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_for_more_than_all_units_keeps_nobody_waiting() {
+    let quota = FairQuota::new(10, 10);
+    let begun = Instant::now();
+    assert!(quota.take('a', 11, in_seconds(60)).await.is_err());
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert!(quota.try_take('b', 10).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn keys_take_turns_and_each_goes_in_its_own_order() {
     for (units_max, requests, expected) in [
         (

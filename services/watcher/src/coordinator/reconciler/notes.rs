@@ -36,6 +36,8 @@ impl Reconciler {
                 Manifests::Entries(kind) => self.entry_put(kind, object),
                 Manifests::Policies(kind) => {
                     self.policy_put(kind, &object, self.waiting.takes_new());
+                    let id = PolicyId::new(kind, &object.key);
+                    self.policies.list_mut(kind).touch(&id.0);
                 }
                 Manifests::Exceptions(kind) => self.exception_put(kind, &object),
             }),

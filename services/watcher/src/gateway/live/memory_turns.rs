@@ -18,8 +18,6 @@ pub(super) type MemoryPart = FairPermit<Beneficiary>;
 /// waits, however many large values these have. Meanwhile its text is in memory, for which there is a second limit.
 pub(super) struct MemoryTurns {
     memory: Arc<FairQuota<Beneficiary>>,
-    /// The most memory of a beneficiary, and thus of a value.
-    beneficiary_bytes_max: u64,
     /// The text of the values that wait for memory.
     waiting_bytes: Arc<FairQuota<Beneficiary>>,
     /// The values, in the plural.
@@ -37,7 +35,6 @@ impl MemoryTurns {
     ) -> Self {
         Self {
             memory: FairQuota::new(bytes_max, beneficiary_bytes_max),
-            beneficiary_bytes_max,
             waiting_bytes: FairQuota::new(waiting_bytes_max, waiting_bytes_max / 2),
             values,
         }
@@ -55,7 +52,7 @@ impl MemoryTurns {
         claim: &ReadClaim,
     ) -> Result<MemoryPart, FactError> {
         let beneficiary = || claim.beneficiary.clone();
-        let memory = memory.min(self.beneficiary_bytes_max);
+        let memory = memory.min(self.memory.key_units_max());
         if let Ok(part) = self.memory.try_take(beneficiary(), memory) {
             return Ok(part);
         }

@@ -195,3 +195,35 @@ fn new_policies_have_turns_and_their_view_is_complete_after_the_first_ones() {
         ["next"]
     );
 }
+
+/// A policy may be deleted while its watch is away, and have its turn before the next list is complete.
+#[test]
+fn a_policy_that_a_list_leaves_out_is_gone_although_it_has_its_turn_meanwhile() {
+    let mut world = World::new();
+    world.discovered();
+    for (name, minute) in [("a", 1), ("b", 2)] {
+        world.put(POLICIES, &plain(name, minute, 1));
+    }
+    let listed = || Note::Listed {
+        version: ResourceVersion::default(),
+    };
+    for manifests in all_listed() {
+        world.reconciler.note(manifests, listed(), world.now);
+    }
+    let begin = Note::Begin {
+        afresh: false,
+        version: ResourceVersion::default(),
+    };
+    world.reconciler.note(POLICIES, begin, world.now);
+    let stays = put_note(&plain("b", 2, 1));
+    world.reconciler.note(POLICIES, stays, world.now);
+    world.reconciler.take_turn(world.now);
+    assert_eq!(published(&world.effects_so_far()), ["a"]);
+    world.reconciler.note(POLICIES, listed(), world.now);
+    let effects = world.effects();
+    let deleted: Vec<_> = effects
+        .iter()
+        .filter(|effect| effect.starts_with("delete Policies"))
+        .collect();
+    assert_eq!(deleted, ["delete Policies a"]);
+}
