@@ -120,8 +120,8 @@ pub(crate) fn nouns(number: impl TryInto<u64>, noun: &str) -> String {
     let is_one = matches!(number, Ok(1));
     match noun.strip_suffix('y') {
         _ if is_one => noun.to_owned(),
-        Some(stem) => format!("{stem}ies"),
-        None => format!("{noun}s"),
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
+        _ => format!("{noun}s"),
     }
 }
 
@@ -135,6 +135,8 @@ mod tests {
             assert_eq!(counted(number, "policy"), expected);
         }
         assert_eq!(counted(1_usize, "webhook"), "1 webhook");
+        assert_eq!(counted(1, "way"), "1 way");
+        assert_eq!(counted(2, "way"), "2 ways");
         assert_eq!(counted(u64::MAX, "time"), format!("{} times", u64::MAX));
     }
 
