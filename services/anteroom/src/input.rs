@@ -172,6 +172,9 @@ mod tests {
         assert_eq!(parse("{a: [b, 1]}").unwrap(), json!({ "a": ["b", 1] }));
         let error = parse("{\"a\": ").unwrap_err().to_string();
         assert!(error.starts_with("EOF"), "{error}");
+        let nested = format!("{}{}", "[".repeat(128), "]".repeat(128));
+        let error = parse(&nested).unwrap_err().to_string();
+        assert!(error.starts_with("recursion limit exceeded"), "{error}");
         let error = parse("a: 1\n---\na: 2").unwrap_err().to_string();
         assert!(error.contains("2 documents"), "{error}");
         assert!(parse(" \n").is_err(), "nothing is not null");

@@ -6,8 +6,9 @@
 
 mod counted;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
-use serde_saphyr::{Options, options::DuplicateKeyPolicy};
+use serde_saphyr::{Options, budget::BudgetBreach, options::DuplicateKeyPolicy};
 use thiserror::Error;
 
 use counted::CountedValue;
@@ -25,9 +26,6 @@ const FILE_NODES_MAX: usize = 20_000_000;
 /// The most memory that the values of a file take: those of a short text may take much.
 const FILE_MEMORY_BYTES_MAX: u64 = 3 * 1024 * 1024 * 1024;
 
-/// The words of the reader for a text that is beyond one of its limits.
-const BEYOND_LIMIT: &str = "budget breached";
-
 /// The position and the reason of a fault in YAML.
 #[derive(Debug, Error)]
 #[error(transparent)]
@@ -41,8 +39,9 @@ pub enum FileError {
     Malformed(String),
     /// It has more of something than is read.
     #[error(
-        "{0}. A file has at most {FILE_DOCUMENTS_MAX} documents, {FILE_NODES_MAX} values, 64 levels, and references \
-         (`*name`) to a million values: divide it into smaller files"
+        "{0}. A file has at most {FILE_DOCUMENTS_MAX} documents, {FILE_NODES_MAX} values, 64 levels (127 in JSON), \
+         50,000 names (`&name`), as many references (`*name`), ten for each name where there are 100 of them, 10,000 \
+         merges (`<<`), and references to a million values: divide it into smaller files"
     )]
     TooMuch(String),
     /// Its values take more memory than they may.
@@ -83,11 +82,11 @@ pub fn read_file(text: &str) -> Result<Vec<Value>, FileError> {
 
 fn file_within(text: &str, bytes_max: u64) -> Result<Vec<Value>, FileError> {
     let (read, bytes) = counted::within(bytes_max, || serde_json::from_str::<CountedValue>(text));
-    match read {
+    let json_error = match read {
         Ok(CountedValue(document)) => return Ok(vec![document]),
         Err(_) if bytes > bytes_max => return Err(FileError::TooLarge),
-        Err(_) => {}
-    }
+        Err(error) => error,
+    };
     let mut large = options();
     large.budget = serde_saphyr::budget! {
         max_documents: FILE_DOCUMENTS_MAX,
@@ -102,17 +101,37 @@ fn file_within(text: &str, bytes_max: u64) -> Result<Vec<Value>, FileError> {
         if bytes > bytes_max {
             return FileError::TooLarge;
         }
-        // An error behind a reference wraps the error of the value.
-        let said = error.without_snippet().to_string();
-        match said.contains(BEYOND_LIMIT) {
-            true => FileError::TooMuch(said.lines().next().unwrap_or_default().to_owned()),
-            false => FileError::Malformed(error.to_string()),
+        if !is_beyond_limit(&error) {
+            return FileError::Malformed(error.to_string());
         }
+        // What has the grammar of JSON is beyond the limits of JSON, which has more levels.
+        if serde_json::from_str::<IgnoredAny>(text).is_ok() {
+            return FileError::TooMuch(json_error.to_string());
+        }
+        let said = error.without_snippet().to_string();
+        FileError::TooMuch(said.lines().next().unwrap_or_default().to_owned())
     })?;
     let documents = documents.into_iter();
     Ok(documents
         .map(|CountedValue(value)| as_json(value))
         .collect())
+}
+
+/// Returns whether a text has more of something than the reader takes.
+fn is_beyond_limit(error: &serde_saphyr::Error) -> bool {
+    use serde_saphyr::Error;
+    match error {
+        // An error behind a reference wraps the error of the value.
+        Error::AliasError { error, .. } | Error::WithSnippet { error, .. } => {
+            is_beyond_limit(error)
+        }
+        Error::Budget { breach, .. } => !matches!(breach, BudgetBreach::SequenceUnbalanced),
+        Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => true,
+        _ => false,
+    }
 }
 
 /// Like [`read_all`], with at most so many levels and values, which take at most so much memory. Returns also the memory
@@ -182,6 +201,7 @@ fn whole(float: f64) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use serde_saphyr::{Budget, options::AliasLimits};
 
     use super::*;
 
@@ -244,14 +264,32 @@ mod tests {
             let above = format!("*a{}, ", level - 1).repeat(9);
             text.push_str(&format!("a{level}: &a{level} [{above}]\n"));
         }
-        let error = read_file(&text).unwrap_err();
-        assert!(matches!(error, FileError::TooMuch(_)), "{error}");
-        let said = error.to_string();
-        assert!(
-            said.contains(BEYOND_LIMIT) && said.contains("divide it"),
-            "{said}"
+        let too_much = |text: &str| {
+            let error = read_file(text).unwrap_err();
+            assert!(matches!(error, FileError::TooMuch(_)), "{error}");
+            let said = error.to_string();
+            assert!(said.contains("divide it"), "{said}");
+            assert!(!said.contains('\n'), "{said}");
+            said
+        };
+        let said = too_much(&text);
+        assert!(said.contains("budget breached"), "{said}");
+        // Few references to a long list lead to many values.
+        let text = format!(
+            "a: &a [{}x]\nb: [{}x]\n",
+            "x, ".repeat(2_999),
+            "*a, ".repeat(500)
         );
-        assert!(!said.contains('\n'), "{said}");
+        let said = too_much(&text);
+        assert!(said.contains("total_replayed_events=1000001"), "{said}");
+        let nested = format!("{}{}", "[".repeat(128), "]".repeat(128));
+        let said = too_much(&nested);
+        assert!(said.starts_with("recursion limit exceeded"), "{said}");
+        assert!(said.contains("64 levels (127 in JSON)"), "{said}");
+        let said = too_much(&format!("# YAML\n{nested}"));
+        assert!(said.contains("Depth"), "{said}");
+        let deepest = format!("{}{}", "[".repeat(127), "]".repeat(127));
+        assert!(read_file(&deepest).is_ok());
         // One document of JSON is read as JSON, and others as YAML.
         let number = json!([{"a": 9_007_199_254_740_993_u64, "b": 1.5}]);
         assert_eq!(
@@ -260,6 +298,18 @@ mod tests {
         );
         let error = read_file("a: [").unwrap_err();
         assert!(matches!(error, FileError::Malformed(_)), "{error}");
+    }
+
+    #[test]
+    fn the_limits_that_an_error_names_are_those_of_the_reader() {
+        let (budget, aliases) = (Budget::default(), AliasLimits::default());
+        assert_eq!(budget.max_depth, 64);
+        assert_eq!((budget.max_anchors, budget.max_aliases), (50_000, 50_000));
+        assert!(budget.enforce_alias_anchor_ratio);
+        assert_eq!(budget.alias_anchor_min_aliases, 100);
+        assert_eq!(budget.alias_anchor_ratio_multiplier, 10);
+        assert_eq!(budget.max_merge_keys, 10_000);
+        assert_eq!(aliases.max_total_replayed_events, 1_000_000);
     }
 
     #[test]
