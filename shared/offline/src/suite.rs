@@ -241,7 +241,16 @@ impl Expected {
 
     /// Returns whether the row names the kind of its policy.
     pub(crate) fn says_kind(&self) -> bool {
-        self.is_validating_policy || self.is_mutating_policy
+        self.said_kind().is_some()
+    }
+
+    /// Returns the field in which the row names the kind of its policy, and the kind.
+    pub(crate) fn said_kind(&self) -> Option<(&'static str, &'static str)> {
+        match (self.is_validating_policy, self.is_mutating_policy) {
+            (true, _) => Some(("isValidatingPolicy", "ValidatingPolicy")),
+            (false, true) => Some(("isMutatingPolicy", "MutatingPolicy")),
+            (false, false) => None,
+        }
     }
 
     /// The note on a policy of another language, which is not run.

@@ -244,6 +244,12 @@ spec:
             "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n\
              {apiVersion: v1, kind: Service, metadata: {name: s}}",
         );
+        write(
+            "generates.yaml",
+            "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: g}, spec: {rules: [{name: r, \
+             match: {any: [{resources: {kinds: [Pod]}}]}, generate: {apiVersion: v1, kind: ConfigMap, name: c, \
+             namespace: default, data: {data: {a: b}}}}]}}",
+        );
         for (row, says) in [
             (
                 "policy: q, rule: r, kind: Pod, resources: [a]",
@@ -261,10 +267,19 @@ spec:
                 "policy: p, rule: other, kind: Pod, resources: [a]",
                 "the policy has no rule `other`; it has r",
             ),
+            (
+                "policy: g, rule: other, kind: Pod, resources: [a]",
+                "the policy has no rule `other`: none of its rules is run here",
+            ),
+            (
+                "policy: p, kind: Pod, resources: [a], isValidatingPolicy: true",
+                "policy `p` is a ClusterPolicy, and the row is about a ValidatingPolicy (`isValidatingPolicy`)",
+            ),
         ] {
             let result = format!("[{{{row}, result: fail}}]");
-            let text =
-                format!("policies: [policy.yaml]\nresources: [given.yaml]\nresults: {result}");
+            let text = format!(
+                "policies: [policy.yaml, generates.yaml]\nresources: [given.yaml]\nresults: {result}"
+            );
             write("kyverno-test.yaml", &text);
             let suite = Suite::read(&folder.path().join("kyverno-test.yaml"))
                 .unwrap()

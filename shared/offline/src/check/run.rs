@@ -134,8 +134,7 @@ impl Run<'_> {
         let scenario = &self.loaded.scenario;
         let mut policies = scenario.policies.iter();
         let Some(policy) = policies.find(|policy| self.is_policy(policy, expected)) else {
-            let name = &expected.policy;
-            return format!("there is no policy `{name}` in the files of `policies`");
+            return self.no_policy(expected);
         };
         let mut given = scenario.resources.iter().chain(&scenario.world.targets);
         if !given.any(|resource| self.means(resource, expected, named)) {
@@ -147,11 +146,28 @@ impl Run<'_> {
             return "the rule says nothing of such a resource: compare its `match` and `exclude`, and the operation"
                 .to_owned();
         }
+        if names.is_empty() {
+            return format!("the policy has no rule `{wanted}`: none of its rules is run here");
+        }
         let first: Vec<_> = names.into_iter().take(RULES_NAMED_MAX).collect();
         format!(
             "the policy has no rule `{wanted}`; it has {}",
             first.join(", ")
         )
+    }
+
+    /// Says that the policy of a row is missing, or that the one of its name is of another kind.
+    fn no_policy(&self, expected: &Expected) -> String {
+        let name = &expected.policy;
+        let mut policies = self.loaded.scenario.policies.iter();
+        let of_name = policies.find(|policy| policy.is_named(name));
+        match of_name.zip(expected.said_kind()) {
+            Some((policy, (field, kind))) => format!(
+                "policy `{name}` is a {}, and the row is about a {kind} (`{field}`)",
+                policy.kind
+            ),
+            None => format!("there is no policy `{name}` in the files of `policies`"),
+        }
     }
 
     /// Passes a row although its rule has no result for the resource. Either the row expects `skip` and the
