@@ -64,7 +64,7 @@ pub(super) const CHECKS: [Check; 13] = [
         category: "parts",
         fact: "NATS has its certificate for 30 more days",
         is_pre: false,
-        find: |cluster| in_cluster(cluster, keys),
+        find: keys,
     },
     Check {
         id: "webhooks-registered",
@@ -167,11 +167,11 @@ fn is_true(condition: &Value) -> bool {
 
 /// Returns the services' Deployments.
 fn services(deployments: &[Value]) -> impl Iterator<Item = &Value> {
-    let is_ours = |deployment: &&Value| name(deployment).starts_with("anteroom-");
-    deployments.iter().filter(is_ours)
+    let is_ours = |name: &str| name == "anteroom" || name.starts_with("anteroom-");
+    (deployments.iter()).filter(move |deployment| is_ours(name(deployment)))
 }
 
-/// Returns the address at which the API server reaches a webhook outside of the cluster, as of `anteroom serve
+/// Returns the address at which the API server reaches a webhook that is elsewhere, as of `anteroom serve
 /// --webhook-url`: all of its webhooks name a URL, and the namespace has no Deployment of Anteroom.
 pub(super) fn outside(cluster: &Cluster) -> Option<String> {
     let deployments = cluster.deployments.as_ref().ok()?;
@@ -188,12 +188,14 @@ pub(super) fn outside(cluster: &Cluster) -> Option<String> {
     Some(origin.join("/"))
 }
 
-/// Returns the finding of a check that is about pods of the namespace. It is not asked where the services run elsewhere.
+/// Returns the finding of a check that is about pods of the namespace. Such a check is not asked where the services run
+/// elsewhere.
 fn in_cluster(cluster: &Cluster, find: fn(&Cluster) -> Finding) -> Finding {
     match outside(cluster) {
         Some(address) => Finding::NotAsked(format!(
-            "the services run outside of the cluster, as with `anteroom serve --webhook-url`: the API server calls \
-             {address}, and namespace {} has no Deployment of Anteroom. That process says at /readyz?verbose how it is",
+            "no Deployment of Anteroom is in namespace {}, and the API server calls {address}: the services run outside \
+             of the cluster, as with `anteroom serve --webhook-url`, or in another namespace (--namespace). \
+             /readyz?verbose there says how they are",
             cluster.namespace
         )),
         None => find(cluster),
@@ -269,6 +271,11 @@ fn valid(secret: &Value, rest_min: SignedDuration) -> Finding {
 fn keys(cluster: &Cluster) -> Finding {
     Finding::of(&cluster.nats_secret, |secret| match secret {
         Some(secret) => valid(secret, ENDS_SOON),
+        None if outside(cluster).is_some() => Finding::NotAsked(format!(
+            "namespace {} has no Secret anteroom-nats-server: the bus is in the process of `anteroom serve`, or the \
+             Secret is kept in another namespace (--namespace)",
+            cluster.namespace
+        )),
         None => Finding::Failed(
             "there is no Secret anteroom-nats-server: run `anteroom init`".to_owned(),
         ),

@@ -372,9 +372,21 @@ fn parts_outside_of_the_cluster_are_not_looked_for_inside() {
     }
     assert_eq!(ids.len(), 4 + system::CHECKS.len());
     assert!(
-        matches!(&not_asked[0], (_, Finding::NotAsked(why)) if why.contains("https://my-laptop:9443,")),
+        matches!(&not_asked[0], (_, Finding::NotAsked(why)) if why.contains("https://my-laptop:9443: ")),
         "{not_asked:?}"
     );
+    // The keys of NATS are looked at where they are.
+    cluster.nats_secret = Ok(Some(
+        json!({ "metadata": { "name": "anteroom-nats-server" } }),
+    ));
+    let not_valid: Vec<_> = (found(&cluster, false).into_iter())
+        .filter(|(_, finding)| !matches!(finding, Finding::NotAsked(_)))
+        .collect();
+    assert!(
+        matches!(&not_valid[..], [("parts-keys", Finding::Failed(_))]),
+        "{not_valid:?}"
+    );
+    cluster.nats_secret = Ok(None);
     // A certificate from files is in no Secret.
     cluster.webhook_secret = Ok(None);
     assert!(Report::new(&checks(false), &cluster).is_success());
@@ -387,9 +399,11 @@ fn parts_outside_of_the_cluster_are_not_looked_for_inside() {
 fn parts_of_a_cluster_are_missed_whatever_a_webhook_is_reached_at() {
     let mut with_a_part = served_from_outside();
     with_a_part.deployments = Ok(vec![part("anteroom-watcher", 2)]);
+    let mut with_one_process = served_from_outside();
+    with_one_process.deployments = Ok(vec![part("anteroom", 1)]);
     let mut by_service = served_from_outside();
     by_service.mutating = healthy().mutating;
-    for cluster in [with_a_part, by_service] {
+    for cluster in [with_a_part, with_one_process, by_service] {
         let found = found(&cluster, false);
         assert!(
             matches!(&found[0], ("parts-available", Finding::Failed(_))),

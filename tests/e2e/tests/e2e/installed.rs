@@ -353,12 +353,7 @@ async fn checks_find_what_is_wrong(world: &World) -> anyhow::Result<()> {
     ensure!(before == (Some(0), vec![]), "{before:?}");
     // Webhooks at a URL, and no Deployment: the services run outside of the cluster.
     let outside = checked(world, Identity::Admin, &[]).await?;
-    let not_asked = [
-        "parts-available",
-        "parts-version",
-        "parts-keys",
-        "webhooks-reached",
-    ];
+    let not_asked = ["parts-available", "parts-version", "webhooks-reached"];
     let expected = (Some(0), not_asked.map(str::to_owned).to_vec());
     ensure!(outside == expected, "{outside:?}");
 
