@@ -4,6 +4,7 @@ use std::{
     fmt::Display,
     io::{ErrorKind, Write, stdout},
     process::ExitCode,
+    time::Duration,
 };
 
 use anteroom_model::ErrorCode;
@@ -109,6 +110,21 @@ fn code(text: &str) -> Option<&str> {
     words.find(is_code)
 }
 
+/// Returns the error of a command that did not reach NATS, as `login`. User information in an address is left out.
+pub(crate) fn no_connection(urls: &[String], login: &str, within: Duration) -> String {
+    let hosts = urls.iter().map(|url| match url.rsplit_once('@') {
+        Some((_, host)) => host,
+        None => url.as_str(),
+    });
+    let hosts: Vec<_> = hosts.collect();
+    format!(
+        "no connection to NATS at {} within {} ms: name its address (--nats-url), the key of {login} \
+         (--nats-nkey-file), and the authority of its certificate (--nats-ca-file)",
+        hosts.join(", "),
+        within.as_millis()
+    )
+}
+
 /// Returns a number with its noun, as in `1 policy` or `2 policies`.
 pub(crate) fn counted(number: impl TryInto<u64> + Copy + Display, noun: &str) -> String {
     format!("{number} {}", nouns(number, noun))
@@ -138,6 +154,18 @@ mod tests {
         assert_eq!(counted(1, "way"), "1 way");
         assert_eq!(counted(2, "way"), "2 ways");
         assert_eq!(counted(u64::MAX, "time"), format!("{} times", u64::MAX));
+    }
+
+    #[test]
+    fn an_error_of_the_connection_shows_addresses_without_their_users() {
+        let urls = ["nats://a:4222", "nats://user:p@ss@b:4222"].map(str::to_owned);
+        let said = no_connection(&urls, "the operator", Duration::from_secs(10));
+        let start = "no connection to NATS at nats://a:4222, b:4222 within 10000 ms: ";
+        assert!(said.starts_with(start), "{said}");
+        assert!(
+            said.contains("the key of the operator (--nats-nkey-file)"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -19,12 +19,15 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    output::{Output, print, print_json_error},
+    output::{Output, no_connection, print, print_json_error},
     parameter::parse_parameter,
 };
 
 /// An expression over `entries` that finds those of a name, of either kind.
 const ENTRIES_BY_NAME: &str = "items[?name==$name]";
+
+/// The login that queries need, for an error.
+pub(crate) const MAY_ASK_REPLICAS: &str = "a login that may ask replicas";
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -68,7 +71,8 @@ pub(crate) struct QueryArgs {
     #[arg(long)]
     revision_min: Option<u64>,
 
-    /// Query only this replica.
+    /// Query only this replica. If it does not serve the view, the error names those that are heard, after
+    /// 2.5 more seconds.
     #[arg(long)]
     replica: Option<String>,
 
@@ -158,12 +162,7 @@ impl QueryArgs {
                 over_part: false,
             },
             Connection::Down => FactError::BusUnavailable {
-                message: format!(
-                    "no connection to NATS at {} within {deadline_ms} ms: name its address (--nats-url), the key of \
-                     a login that may ask replicas (--nats-nkey-file), and the authority of its certificate \
-                     (--nats-ca-file)",
-                    self.nats.nats_urls.join(", ")
-                ),
+                message: no_connection(&self.nats.nats_urls, MAY_ASK_REPLICAS, self.deadline()),
             },
         }
     }

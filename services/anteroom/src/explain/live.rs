@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::plan::{FoundObjects, Plan, ReadPlan, Registered};
-use crate::query;
+use crate::{output::no_connection, query};
 
 /// The longest that one question to a running system may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,13 +47,8 @@ impl Live {
         let bus = Arc::new(NatsBus::connect(args.config("webhook")).await?);
         let connected = tokio::time::timeout(ANSWER_TIMEOUT, query::connected(&*bus)).await;
         connected.ok().with_context(|| {
-            format!(
-                "{}: no connection to NATS at {} within {} ms: name its address (--nats-url), the key of a login \
-                 that may ask replicas (--nats-nkey-file), and the authority of its certificate (--nats-ca-file)",
-                ErrorCode::BUS_UNAVAILABLE,
-                args.nats_urls.join(", "),
-                ANSWER_TIMEOUT.as_millis()
-            )
+            let said = no_connection(&args.nats_urls, query::MAY_ASK_REPLICAS, ANSWER_TIMEOUT);
+            format!("{}: {said}", ErrorCode::BUS_UNAVAILABLE)
         })?;
         Ok(Self { bus })
     }

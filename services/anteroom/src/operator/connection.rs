@@ -18,6 +18,7 @@ use anyhow::{Context as _, bail};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
 use super::system::AnyBeat;
+use crate::output::no_connection;
 
 /// The longest wait for the first connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -42,11 +43,9 @@ pub(crate) async fn connect(args: &NatsArgs) -> anyhow::Result<Arc<dyn Bus>> {
     let up = connection.wait_for(|connection| *connection == Connection::Up);
     if timeout(CONNECT_MAX, up).await.is_err() {
         bail!(
-            "{}: NATS did not answer at {} within {} s: name its address (--nats-url), the operator's key \
-             (--nats-nkey-file) and the authority of its certificate (--nats-ca-file)",
+            "{}: {}",
             ErrorCode::BUS_UNAVAILABLE,
-            args.nats_urls.join(", "),
-            CONNECT_MAX.as_secs()
+            no_connection(&args.nats_urls, "the operator", CONNECT_MAX)
         );
     }
     Ok(Arc::new(bus))

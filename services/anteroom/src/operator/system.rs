@@ -19,7 +19,7 @@ use anteroom_wire::{
 use serde::Serialize;
 
 /// The state of a view that answers.
-const SYNCED: &str = "synced";
+pub(crate) const SYNCED: &str = "synced";
 
 /// A system as its heartbeats describe it.
 #[derive(Clone, Debug, Default)]
@@ -281,6 +281,12 @@ impl System {
         }
     }
 
+    /// Returns the views that each replica that lives holds, by the replica's name.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (&str, &HeldViews)> {
+        let replicas = self.replicas.iter();
+        replicas.map(|(name, replica)| (name.as_str(), &replica.held))
+    }
+
     /// Returns the replicas that live.
     pub(crate) fn replicas(&self) -> Vec<ReplicaRow> {
         let rows = self.replicas.iter().map(|(name, replica)| {
@@ -318,7 +324,7 @@ impl System {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use anteroom_model::{Epoch, Incarnation, Revision};
     use anteroom_wire::{beat::ViewBeat, replica_beat::ReplicaView};
 
@@ -346,7 +352,8 @@ mod tests {
         }
     }
 
-    fn replica(name: &str, views: &[(&str, &str)]) -> ReplicaBeat {
+    /// Returns the heartbeat of a replica that holds these views, each with its state.
+    pub(crate) fn replica(name: &str, views: &[(&str, &str)]) -> ReplicaBeat {
         let view = |(view, state): &(&str, &str)| ReplicaView {
             view: ViewId::new(*view),
             state: (*state).into(),
