@@ -162,7 +162,7 @@ fn configurations(kind: &str) -> String {
 fn together(kinds: Vec<ReadResult<Option<Vec<Value>>>>) -> ReadResult<Vec<Value>> {
     let mut kinds = kinds.into_iter();
     let first = kinds.next().transpose()?.flatten();
-    let mut all = first.ok_or("it is not defined: see crds-served")?;
+    let mut all = first.ok_or("it is not defined: see definitions-served")?;
     for kind in kinds {
         all.extend(kind?.unwrap_or_default());
     }
@@ -225,5 +225,18 @@ impl Asker<'_> {
             }
         }
         Ok(lacking)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::together;
+    use crate::check::running::CHECKS;
+
+    #[test]
+    fn kinds_that_are_not_defined_lead_to_a_check_that_is_there() {
+        let error = together(vec![Ok(None)]).unwrap_err();
+        let mut ids = CHECKS.iter().map(|check| check.id);
+        assert!(ids.any(|id| error.ends_with(&format!(" {id}"))), "{error}");
     }
 }
