@@ -169,8 +169,18 @@ pub(crate) fn run(args: &ApplyArgs) -> ExitCode {
     }
 }
 
-/// The most policies and rules that a warning names.
+/// The most policies and rules, and the most documents, that warnings name.
 const LEFT_OUT_NAMED_MAX: usize = 10;
+
+/// Returns the first warnings, and how many more there are.
+fn first_of(mut lines: Vec<String>) -> Vec<String> {
+    let more = lines.len().saturating_sub(LEFT_OUT_NAMED_MAX);
+    lines.truncate(LEFT_OUT_NAMED_MAX);
+    if more > 0 {
+        lines.push(format!("not named here: {more} more"));
+    }
+    lines
+}
 
 /// Returns what is said beside the output: what the output does not show of the policies, and that nothing was judged.
 fn warnings(args: &ApplyArgs, outcome: &Applied) -> Vec<String> {
@@ -178,11 +188,7 @@ fn warnings(args: &ApplyArgs, outcome: &Applied) -> Vec<String> {
     let is_silent = left_out.is_empty();
     let mut lines = Vec::new();
     if !shows_left_out(args) {
-        let more = left_out.len().saturating_sub(LEFT_OUT_NAMED_MAX);
-        lines.extend(left_out.into_iter().take(LEFT_OUT_NAMED_MAX));
-        if more > 0 {
-            lines.push(format!("and {more} more are left out"));
-        }
+        lines.extend(first_of(left_out));
     }
     match (outcome.is_about_nothing(), is_silent) {
         (true, true) => lines.push(
@@ -191,8 +197,8 @@ fn warnings(args: &ApplyArgs, outcome: &Applied) -> Vec<String> {
                 .to_owned(),
         ),
         (true, false) => lines.push(
-            "nothing was judged: rules that are run match none of the given resources, and the others are not run \
-             here. `anteroom migrate kyverno` says what runs of these policies"
+            "nothing was judged: no rule that is run here matches any of the given resources. Of the others, `not run` \
+             says why"
                 .to_owned(),
         ),
         (false, _) => {}
@@ -260,17 +266,7 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     }
     declared.extend(resources.iter().filter_map(DeclaredEntry::new));
     resources.retain(|manifest| DeclaredEntry::new(manifest).is_none());
-    let has_kind = |manifest: &&Value| {
-        manifest["kind"]
-            .as_str()
-            .is_some_and(|kind| !kind.is_empty())
-    };
-    for manifest in resources.iter().filter(|manifest| !has_kind(manifest)) {
-        warn(&format!(
-            "passed over: {} is no resource: an object with a `kind` is needed",
-            title(manifest)
-        ));
-    }
+    warn_of_kindless(&resources);
     let resources = objects(resources);
     if resources.is_empty() {
         bail!(
@@ -293,6 +289,30 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     scenario.arrival = Some(arrival());
     let responses = anteroom_offline::apply(&scenario);
     Ok(applied(&scenario, &responses, args.audit_warn))
+}
+
+/// Warns of documents that are passed over, since they are no objects with a kind.
+fn warn_of_kindless(manifests: &[Value]) {
+    for line in kindless(manifests) {
+        warn(&line);
+    }
+}
+
+fn kindless(manifests: &[Value]) -> Vec<String> {
+    let has_kind = |manifest: &&Value| {
+        let kind = manifest["kind"].as_str();
+        kind.is_some_and(|kind| !kind.is_empty())
+    };
+    let passed_over = manifests.iter().filter(|manifest| !has_kind(manifest));
+    let lines = passed_over.map(|manifest| {
+        let name = manifest["metadata"]["name"].as_str();
+        match (manifest.is_object(), name) {
+            (false, _) => "passed over: a document is no object".to_owned(),
+            (true, Some(name)) => format!("passed over: the object named `{name}` has no `kind`"),
+            (true, None) => "passed over: an object without a name has no `kind`".to_owned(),
+        }
+    });
+    first_of(lines.collect())
 }
 
 fn objects(manifests: Vec<Value>) -> Vec<Resource> {

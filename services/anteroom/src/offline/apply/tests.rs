@@ -2,6 +2,7 @@ use std::fs;
 
 use clap::Parser;
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::*;
 
@@ -9,6 +10,22 @@ use super::*;
 struct Line {
     #[command(flatten)]
     args: ApplyArgs,
+}
+
+/// A folder of files that the tests hand in.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Writes a file, and returns its path.
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
 }
 
 const POLICY: &str = r#"
@@ -76,12 +93,8 @@ fn remote_sources_and_unsupported_options_are_refused_with_the_reason() {
 }
 
 fn told(flags: &[&str]) -> (u8, Value) {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
+    let folder = Folder::new();
+    let write = |name: &str, text: &str| folder.write(name, text);
     let policy = write("policy.yaml", POLICY);
     let pods = write(
         "pods.yaml",
@@ -165,12 +178,8 @@ fn entries_among_the_resources_keep_some_of_them() {
 
 #[test]
 fn targets_are_changed_where_they_are_given() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
+    let folder = Folder::new();
+    let write = |name: &str, text: &str| folder.write(name, text);
     let policy = write(
         "policy.yaml",
         "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: count}, spec: {rules: [{\
@@ -209,12 +218,8 @@ fn targets_are_changed_where_they_are_given() {
 
 #[test]
 fn an_output_that_judges_nothing_is_explained_in_every_format() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
+    let folder = Folder::new();
+    let write = |name: &str, text: &str| folder.write(name, text);
     let generates = write(
         "generates.yaml",
         "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: maps}, spec: {rules: [{name: make, \
@@ -253,7 +258,10 @@ fn an_output_that_judges_nothing_is_explained_in_every_format() {
         }
         let said = said(&line);
         let last = said.last().unwrap();
-        assert!(last.starts_with("nothing was judged: "), "{said:?}");
+        assert!(
+            last.starts_with("nothing was judged: no rule that is run here matches"),
+            "{said:?}"
+        );
         let is_shown = ["text", "json", "yaml"].contains(&format[format.len() - 1]);
         let is_told = said[0].starts_with(not_run);
         assert_ne!(is_shown, is_told, "{format:?}: {said:?}");
@@ -272,6 +280,21 @@ fn an_output_that_judges_nothing_is_explained_in_every_format() {
     );
 }
 
+#[test]
+fn documents_without_a_kind_are_named_up_to_a_limit() {
+    let named = json!({"metadata": {"name": "a"}});
+    let documents = [json!({"kind": "Pod"}), named, json!({"kind": ""}), json!(1)];
+    let says = [
+        "passed over: the object named `a` has no `kind`",
+        "passed over: an object without a name has no `kind`",
+        "passed over: a document is no object",
+    ];
+    assert_eq!(kindless(&documents), says);
+    let said = kindless(&vec![json!(1); LEFT_OUT_NAMED_MAX + 3]);
+    assert_eq!(said.len(), LEFT_OUT_NAMED_MAX + 1);
+    assert_eq!(said[LEFT_OUT_NAMED_MAX], "not named here: 3 more");
+}
+
 /// The first document of the project's own introduction that holds this.
 fn shown(what: &str) -> String {
     let readme = include_str!("../../../../../README.md");
@@ -286,12 +309,8 @@ fn shown(what: &str) -> String {
 
 #[test]
 fn the_example_of_the_introduction_is_decided_as_in_a_cluster() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
+    let folder = Folder::new();
+    let write = |name: &str, text: &str| folder.write(name, text);
     let ingress = |name: &str, host: &str| {
         format!(
             "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: {name}, namespace: shop}}, \
