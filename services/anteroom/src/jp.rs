@@ -219,10 +219,18 @@ impl Described {
 /// The most functions that are named in place of an unknown one.
 const ALIKE_MAX: usize = 3;
 
-/// Returns the first functions whose names have this text in them, or are in it.
+/// The fewest bytes of a text that is looked for in other names.
+const ALIKE_BYTES_MIN: usize = 3;
+
+/// Returns the first functions whose names have this text in them, or are in it, whatever the case. What is short stands in
+/// many names by chance.
 fn alike(text: &str) -> Vec<String> {
     let functions = functions();
-    let is_alike = |name: &&str| !text.is_empty() && (name.contains(text) || text.contains(*name));
+    let text = text.to_ascii_lowercase();
+    let is_alike = |name: &&str| {
+        let is_part = text.len() >= ALIKE_BYTES_MIN && name.contains(&*text);
+        is_part || name.len() > ALIKE_BYTES_MIN && text.contains(*name)
+    };
     let mut names: Vec<_> = functions.names().filter(is_alike).collect();
     names.sort_unstable();
     names.truncate(ALIKE_MAX);
@@ -271,6 +279,11 @@ mod tests {
         let said = refused("leng");
         assert!(said.contains("(there is length())"), "{said}");
         assert!(!refused("nope").contains("there is nope"));
+        assert!(refused("LENGT").contains("(there is length())"));
+        for name in ["", "x", "to", "absurdly"] {
+            let said = refused(name);
+            assert!(!said.contains("(there is"), "{said}");
+        }
         for name in functions().names() {
             assert!(!Described::of(name).unwrap().note.is_empty(), "{name}");
         }
