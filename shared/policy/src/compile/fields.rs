@@ -229,7 +229,7 @@ fn unknown_field(name: &str, value: &Value, known: &KnownFields) -> String {
     if let Some(alike) = all().find(|known| known.eq_ignore_ascii_case(name)) {
         return format!("unknown field `{name}`; did you mean `{alike}`?");
     }
-    match all().find(|known| is_one_off(known, name)) {
+    match all().find(|known| is_one_letter_apart(known, name)) {
         Some(alike) => format!("unknown field `{name}` ({kind}); did you mean `{alike}`?"),
         None => format!("unknown field `{name}` ({kind})"),
     }
@@ -239,7 +239,7 @@ fn unknown_field(name: &str, value: &Value, known: &KnownFields) -> String {
 const ALIKE_BYTES_MIN: usize = 4;
 
 /// Returns whether one text becomes the other by one letter more, less or otherwise.
-fn is_one_off(one: &str, other: &str) -> bool {
+fn is_one_letter_apart(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let (short, long) = match one.len() <= other.len() {
         true => (one, other),
