@@ -77,8 +77,8 @@ impl Process {
         tail(&self.log)
     }
 
-    /// `kill -9`, and waits until it is gone.
-    pub fn kill(mut self) -> anyhow::Result<()> {
+    /// `kill -9`, and waits until it is gone: what it listened on is free then.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())

@@ -151,14 +151,15 @@ impl Running {
         Ok(address.context("it is no webhook")?.parse()?)
     }
 
-    /// Waits until `/readyz` answers 200.
+    /// Waits until `/readyz` answers 200, or it has ended.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         let what = format!("{} to be ready", self.recipe.name);
-        wait::until(&what, async || {
-            self.process.check()?;
-            self.get("/readyz?verbose").await.map(drop)
+        wait::until(&what, async || match self.process.check() {
+            Ok(()) => self.get("/readyz?verbose").await.map(|_| Ok(())),
+            ended => Ok(ended),
         })
         .await
+        .flatten()
         .with_context(|| format!("its log ends:\n{}", self.process.log_tail()))
     }
 

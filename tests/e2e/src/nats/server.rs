@@ -113,7 +113,7 @@ impl Server {
     }
 
     pub(super) fn kill(&mut self) -> anyhow::Result<()> {
-        self.process.take().map_or(Ok(()), Process::kill)
+        self.process.take().map_or(Ok(()), |mut process| process.kill())
     }
 
     /// Asks for its own figures.

@@ -223,7 +223,7 @@ fn teams(url: &str) -> Value {
         } })
 }
 
-async fn killed_and_started(running: Running) -> anyhow::Result<Running> {
+async fn killed_and_started(mut running: Running) -> anyhow::Result<Running> {
     let recipe = running.recipe().clone();
     running.process.kill()?;
     let mut again = recipe.start()?;

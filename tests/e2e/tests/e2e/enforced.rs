@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anteroom_e2e::{
     check::condition,
     process::free_address,
-    wait::{self, PATIENCE},
+    wait::PATIENCE,
     world::{NAMESPACE, World},
 };
 use anyhow::{Context, bail, ensure};
@@ -279,14 +279,7 @@ async fn a_policy_that_says_ready_is_enforced() -> anyhow::Result<()> {
 
     tell("# the only one is started again");
     let webhook = &mut world.system.webhook;
-    webhook.process.signal("KILL")?;
-    wait::until("the webhook to end", async || {
-        match webhook.process.check() {
-            Ok(()) => Err("it runs"),
-            Err(_) => Ok(()),
-        }
-    })
-    .await?;
+    webhook.process.kill()?;
     *webhook = webhook.recipe().start()?;
     made_and_broken(&world, POLICIES + 5).await?;
     for (number, before) in before.iter().enumerate() {

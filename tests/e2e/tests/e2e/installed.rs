@@ -462,7 +462,7 @@ async fn leaves_without_a_refusal(world: &mut World) -> anyhow::Result<()> {
     let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
     ensure!(bindings.get_opt("anteroom-webhook").await?.is_none());
     // The services may go in any order now.
-    world.system.webhook.process.signal("KILL")?;
+    world.system.webhook.process.kill()?;
     world.create(&ingress(9_999, &host(7))).await?;
     Ok(())
 }

@@ -124,7 +124,7 @@ async fn kill_watchers(world: &mut World) -> anyhow::Result<()> {
     let mut recipes = Vec::new();
     let others = world.system.other_watchers.iter_mut();
     for slot in [&mut world.system.watcher].into_iter().chain(others) {
-        let running = slot.take().context("it runs")?;
+        let mut running = slot.take().context("it runs")?;
         recipes.push(running.recipe().clone());
         running.process.kill()?;
     }
@@ -141,7 +141,7 @@ async fn kill_watchers(world: &mut World) -> anyhow::Result<()> {
 pub(crate) async fn move_replicas_away(world: &mut World, from: usize) -> anyhow::Result<()> {
     let urls = world.nats.logins().urls_without(from);
     for slot in &mut world.system.replicas {
-        let running = slot.take().context("it runs")?;
+        let mut running = slot.take().context("it runs")?;
         let recipe = running.recipe().clone().env("ANTEROOM_NATS_URL", &urls);
         running.process.kill()?;
         slot.insert(recipe.start()?).ready().await?;

@@ -106,7 +106,7 @@ async fn replicas_and_nats(world: &mut World, load: &Load) -> anyhow::Result<()>
 fn kill_replicas(world: &mut World) -> anyhow::Result<Vec<Recipe>> {
     let slots = world.system.replicas.iter_mut();
     let killed = slots.map(|slot| {
-        let running = slot.take().context("it runs")?;
+        let mut running = slot.take().context("it runs")?;
         let recipe = running.recipe().clone();
         running.process.kill()?;
         anyhow::Ok(recipe)
@@ -171,7 +171,7 @@ async fn nats_server(world: &mut World, load: &Load) -> anyhow::Result<()> {
 async fn only_watcher(world: &mut World, load: &Load) -> anyhow::Result<()> {
     let away = Duration::from_secs(setting("ANTEROOM_WATCHER_AWAY_SECONDS", 8)?);
     load.decides(CALM).await?;
-    let running = world.system.watcher.take().context("it runs")?;
+    let mut running = world.system.watcher.take().context("it runs")?;
     let recipe = running.recipe().clone();
     running.process.kill()?;
     sleep(away).await;

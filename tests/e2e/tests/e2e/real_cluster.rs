@@ -64,7 +64,7 @@ async fn an_ingress_cannot_take_a_host_that_another_owns() -> anyhow::Result<()>
 
     chapter("a replica killed -9 under load: no wrong and no failed decision");
     let report = under_load(&mut world, async |world| {
-        let running = world.system.replicas[0].take().context("replica 0 runs")?;
+        let mut running = world.system.replicas[0].take().context("replica 0 runs")?;
         let recipe = running.recipe().clone();
         running.process.kill()?;
         let mut again = recipe.start()?;
@@ -78,7 +78,7 @@ async fn an_ingress_cannot_take_a_host_that_another_owns() -> anyhow::Result<()>
     chapter("the watcher killed -9 and started again: nobody reads again, nothing is wrong");
     let before = resyncs(&world).await?;
     let report = under_load(&mut world, async |world| {
-        let running = world.system.watcher.take().context("the watcher runs")?;
+        let mut running = world.system.watcher.take().context("the watcher runs")?;
         let recipe = running.recipe().clone();
         running.process.kill()?;
         let mut again = recipe.start()?;

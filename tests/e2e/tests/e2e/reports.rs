@@ -51,7 +51,7 @@ async fn reports_follow_objects_and_policies() -> anyhow::Result<()> {
     is_gone(&world, &later).await?;
 
     // What happened while nobody looked is found out.
-    let recipe = world.system.reporter.take().context("no reporter")?;
+    let mut recipe = world.system.reporter.take().context("no reporter")?;
     let recipe = (recipe.recipe().clone(), recipe.process.kill()?).0;
     let good = uid(&world, "good").await?;
     world.delete(&config_map("good", None)).await?;

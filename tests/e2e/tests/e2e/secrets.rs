@@ -248,14 +248,14 @@ async fn keys_change_without_a_gap(
     let asked = asked.load(Ordering::Relaxed);
     ensure!(asked > 100, "only {asked} decisions while the keys changed");
 
-    let killed = world.system.replicas[0].take().context("replica 0 runs")?;
+    let mut killed = world.system.replicas[0].take().context("replica 0 runs")?;
     let recipe = killed.recipe().clone();
     killed.process.kill()?;
     let mut again = recipe.start()?;
     again.ready().await?;
     world.system.replicas[0] = Some(again);
     // With the new key alone, by the new replica alone.
-    let other = world.system.replicas[1].take().context("replica 1 runs")?;
+    let mut other = world.system.replicas[1].take().context("replica 1 runs")?;
     other.process.kill()?;
     for name in ALLOWED {
         asker.refused(name, "this token is known").await?;

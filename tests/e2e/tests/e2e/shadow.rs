@@ -76,7 +76,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
         .context("a policy that is not for this engine")?;
 
     // Nothing waits for a shadow.
-    world.system.webhook.process.signal("KILL")?;
+    world.system.webhook.process.kill()?;
     world.create(&ingress(9_999, &host(7))).await?;
     Ok(())
 }

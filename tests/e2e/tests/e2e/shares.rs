@@ -71,7 +71,7 @@ async fn all_are_served(asker: &Asker) -> anyhow::Result<()> {
 
 /// One of three dies, and every view is still served; then by two again.
 async fn a_replica_dies(world: &mut World, asker: &Asker) -> anyhow::Result<()> {
-    let killed = world.system.replicas[1].take().context("replica 1 runs")?;
+    let mut killed = world.system.replicas[1].take().context("replica 1 runs")?;
     killed.process.kill()?;
     for (_, plural) in TYPES {
         // The first answer, not the first good one: the other holder was there all the time.
@@ -99,7 +99,7 @@ async fn a_replica_dies(world: &mut World, asker: &Asker) -> anyhow::Result<()> 
 async fn a_webhook_waits_for_its_views(world: &mut World) -> anyhow::Result<()> {
     let mut recipes = Vec::new();
     for running in &mut world.system.replicas {
-        let Some(running) = running.take() else {
+        let Some(mut running) = running.take() else {
             continue;
         };
         recipes.push(running.recipe().clone());

@@ -248,7 +248,7 @@ async fn the_api_server_away(world: &mut World) -> anyhow::Result<()> {
 /// A watcher dies, and the other goes on with its groups; replicas read nothing again.
 async fn a_watcher_killed(world: &mut World) -> anyhow::Result<()> {
     let before = resyncs(world).await?;
-    let killed = world
+    let mut killed = world
         .system
         .watcher
         .take()

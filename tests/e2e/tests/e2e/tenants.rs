@@ -98,7 +98,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     let policy = hostile("away", "*/*", None);
     created(world, &policy).await?;
     condition(world, &policy, "True", "").await?;
-    world.system.webhook.process.signal("KILL")?;
+    world.system.webhook.process.kill()?;
     refused(world, &config_map(NAMESPACE, "a"), "failed calling webhook").await?;
     others_are_free(world, "away").await?;
     world.delete(&policy).await
@@ -158,7 +158,7 @@ async fn changes(world: &mut World) -> anyhow::Result<()> {
 
 /// Breaks the policy while no webhook is there to refuse that, and starts everything again that could remember it.
 async fn breaks(world: &mut World, policy: &Value) -> anyhow::Result<()> {
-    world.system.webhook.process.signal("KILL")?;
+    world.system.webhook.process.kill()?;
     let mut broken = refuses("Fail", 10);
     broken["spec"]["rules"][0]["validate"]["pattern"] =
         json!({ "metadata": { "labels": "{{ ( }}" } });
@@ -166,11 +166,11 @@ async fn breaks(world: &mut World, policy: &Value) -> anyhow::Result<()> {
     world.api(policy).patch("refuses", &params, &patch).await?;
     condition(world, policy, "False", "stays in force").await?;
     for running in world.system.watcher.iter_mut() {
-        running.process.signal("KILL")?;
+        running.process.kill()?;
         *running = running.recipe().start()?;
     }
     for running in world.system.replicas.iter_mut().flatten() {
-        running.process.signal("KILL")?;
+        running.process.kill()?;
         *running = running.recipe().start()?;
     }
     world.system.webhook = world.system.webhook.recipe().start()?;

@@ -75,7 +75,7 @@ async fn lead_to_all(world: &World) -> anyhow::Result<()> {
 
 async fn kill(world: &mut World) -> anyhow::Result<()> {
     let slot = &mut world.system.other_webhooks[0];
-    let running = slot.take().context("it runs")?;
+    let mut running = slot.take().context("it runs")?;
     let recipe = running.recipe().clone();
     running.process.kill()?;
     sleep(KILLED_FOR).await;

@@ -141,7 +141,7 @@ impl Saboteur {
             Part::Replica(_) | Part::Watcher | Part::Standby | Part::Webhook => {
                 let freeze = self.rng.random_bool(0.5);
                 let slot = self.slot(world, part);
-                let running = slot.take().with_context(|| format!("{part:?} runs"))?;
+                let mut running = slot.take().with_context(|| format!("{part:?} runs"))?;
                 if freeze {
                     running.process.signal("STOP")?;
                     *slot = Some(running);
