@@ -123,7 +123,7 @@ async fn follow_all(bus: &dyn Bus) -> Outcome<Value> {
         match follower.next().await.ok_or("the events ended")? {
             LogEvent::Record { .. } => objects += 1,
             LogEvent::CaughtUp { .. } => break,
-            LogEvent::Restart { .. } | LogEvent::Away { .. } => {}
+            LogEvent::Restart { .. } | LogEvent::Superseded { .. } | LogEvent::Away { .. } => {}
         }
     }
     let seconds = start.elapsed().as_secs_f64();

@@ -229,8 +229,15 @@ pub enum LogEvent {
         /// over, since its view is now incomplete.
         envelope: Result<Box<Envelope>, Unreadable>,
     },
+    /// Records before this position were superseded on their way. What superseded them follows, and then
+    /// [`LogEvent::CaughtUp`]. Only in [`LogScope::All`], and after the reader was caught up: elsewhere it cannot be seen.
+    Superseded {
+        /// The position of the next record.
+        before: Revision,
+    },
     /// Everything that the log holds in this scope has been delivered. Sent once after each
-    /// [`LogEvent::Restart`], and again after each time that the reader was away and resumed.
+    /// [`LogEvent::Restart`], after each time that the reader was away and resumed, and after
+    /// [`LogEvent::Superseded`].
     CaughtUp {
         /// The log's position, at least: nothing in scope up to here is missing.
         revision: Revision,

@@ -104,6 +104,7 @@ contract! {
             a_scope_of_nothing_is_caught_up
             caught_up_means_that_nothing_is_missing
             a_slow_reader_loses_nothing
+            a_slow_reader_is_told_when_it_has_what_superseded_records
             a_follower_that_is_asked_to_restart_reads_the_log_again
             it_waits_for_the_log_to_be_made;
     }

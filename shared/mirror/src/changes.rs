@@ -65,7 +65,7 @@ impl Changes {
                 },
             },
             LogEvent::CaughtUp { .. } => self.0.lock().was_read = true,
-            LogEvent::Away { .. } => {}
+            LogEvent::Superseded { .. } | LogEvent::Away { .. } => {}
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! An age is a sum of durations: what the writer measured until it sent the beat, what the beat took longer on its way
 //! than others ([`beat_delay`](crate::beat_delay)), and what we measured since it arrived, suspends of our machine included. Two machines' clocks are never
-//! subtracted. A beat counts once everything up to the position that it names has been read.
+//! subtracted. A beat counts once everything up to the position that it names has been read, or what superseded it.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -42,15 +42,18 @@ impl News {
 struct Pending {
     /// The position that must have been read for `news` to count.
     revision: Revision,
-    /// The position that had been read when the beat arrived.
-    read: Revision,
     news: News,
 }
 
 impl Freshness {
-    /// A beat arrived: the view's last record stands at `revision`. `read` is how far the log has
-    /// been read.
-    pub(crate) fn beat(&mut self, now: Moment, revision: Revision, age_ms: u64, read: Revision) {
+    /// A beat arrived: the view's last record stands at `revision`. `complete_to` as in [`Freshness::reached`].
+    pub(crate) fn beat(
+        &mut self,
+        now: Moment,
+        revision: Revision,
+        age_ms: u64,
+        complete_to: Revision,
+    ) {
         if age_ms == u64::MAX {
             return; // The writer itself has never heard from the source.
         }
@@ -58,28 +61,21 @@ impl Freshness {
             return; // The writer has written nothing yet, and its source may have news.
         }
         let news = News { at: now, age_ms };
-        if revision <= read {
+        if revision <= complete_to {
             self.take(news, now);
         } else if self.pending.len() < PENDING_MAX {
-            self.pending.push_back(Pending {
-                revision,
-                read,
-                news,
-            });
+            self.pending.push_back(Pending { revision, news });
         }
     }
 
-    /// The log has been read up to `read`. `hole` is the last position at which a record was
-    /// missing because a later one had superseded it: a beat that waited across it is not reached,
-    /// since the later record may stand after the beat's position.
-    pub(crate) fn reached(&mut self, now: Moment, read: Revision, hole: Revision) {
+    /// Everything up to `complete_to` has been read, or what superseded it. To have read further is not enough: the
+    /// record that superseded another one may stand behind the beat's position.
+    pub(crate) fn reached(&mut self, now: Moment, complete_to: Revision) {
         while let Some(pending) = self.pending.front().copied()
-            && pending.revision <= read
+            && pending.revision <= complete_to
         {
             self.pending.pop_front();
-            if hole <= pending.read {
-                self.take(pending.news, now);
-            }
+            self.take(pending.news, now);
         }
     }
 
@@ -115,8 +111,6 @@ impl Freshness {
 mod tests {
     use super::*;
 
-    const NO_HOLE: Revision = Revision(0);
-
     fn at(ms: u64) -> Moment {
         Duration::from_millis(ms)
     }
@@ -145,22 +139,11 @@ mod tests {
         let mut freshness = Freshness::default();
         freshness.beat(at(100), Revision(7), 0, Revision(5));
         assert!(freshness.is_behind());
-        freshness.reached(at(150), Revision(6), NO_HOLE);
+        freshness.reached(at(150), Revision(6));
         assert_eq!(freshness.age_ms(at(150)), u64::MAX);
-        freshness.reached(at(180), Revision(8), NO_HOLE);
+        freshness.reached(at(180), Revision(8));
         assert_eq!(freshness.age_ms(at(180)), 80);
         assert!(!freshness.is_behind());
-    }
-
-    #[test]
-    fn a_beat_across_a_hole_does_not_count() {
-        let mut freshness = Freshness::default();
-        freshness.beat(at(100), Revision(7), 0, Revision(5));
-        freshness.reached(at(110), Revision(8), Revision(7));
-        assert_eq!(freshness.age_ms(at(110)), u64::MAX);
-        freshness.beat(at(120), Revision(9), 0, Revision(8));
-        freshness.reached(at(130), Revision(9), Revision(7));
-        assert_eq!(freshness.age_ms(at(130)), 10, "the hole was before it");
     }
 
     #[test]
@@ -170,7 +153,7 @@ mod tests {
             freshness.beat(at(n), Revision(10 + n), 0, Revision(1));
         }
         assert_eq!(freshness.pending.len(), PENDING_MAX);
-        freshness.reached(at(100), Revision(10), NO_HOLE);
+        freshness.reached(at(100), Revision(10));
         assert_eq!(freshness.age_ms(at(100)), 100);
     }
 }

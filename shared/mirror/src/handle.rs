@@ -35,7 +35,8 @@ pub struct ViewHandle {
     status: Arc<watch::Sender<ViewStatus>>,
     /// Apart from the status, which every change of an object changes.
     serves: Arc<watch::Sender<bool>>,
-    position: watch::Receiver<Revision>,
+    /// The position up to which everything is in what is served, itself or what superseded it.
+    complete_to: watch::Receiver<Revision>,
     clock: Clock,
 }
 
@@ -43,7 +44,7 @@ impl ViewHandle {
     pub(crate) fn new(
         id: ViewId,
         kept: SharedView,
-        position: watch::Receiver<Revision>,
+        complete_to: watch::Receiver<Revision>,
         clock: Clock,
     ) -> Self {
         let status = kept.read().status();
@@ -52,7 +53,7 @@ impl ViewHandle {
             kept,
             serves: Arc::new(watch::Sender::new(status.serves())),
             status: Arc::new(watch::Sender::new(status)),
-            position,
+            complete_to,
             clock,
         }
     }
@@ -132,7 +133,8 @@ impl ViewHandle {
         self.kept.read().serves_from(log)
     }
 
-    /// Waits until everything of the view up to `revision_min` is in it.
+    /// Waits until everything of the view up to `revision_min` is in it. A record that was superseded on its way is in it
+    /// once what superseded it is.
     ///
     /// # Errors
     /// [`FactError::RevisionNotReached`] after `timeout`, or once the view is dropped.
@@ -165,21 +167,22 @@ impl ViewHandle {
         counts: impl Fn() -> bool,
     ) -> Result<(), FactError> {
         let mut status = self.status();
-        let mut position = self.position.clone();
+        let mut complete_to = self.complete_to.clone();
         let reached = async {
             loop {
-                let read = *position.borrow_and_update();
+                let read = *complete_to.borrow_and_update();
                 let now = status.borrow_and_update().clone();
                 // What has been read is in every view that takes it in at once.
-                let reached = now.revision >= revision_min || (now.live && read >= revision_min);
-                if reached && counts() {
+                let is_complete = now.left_complete_to.unwrap_or(read) >= revision_min;
+                let is_reached = is_complete && (now.live || now.revision >= revision_min);
+                if is_reached && counts() {
                     return true;
                 }
                 if now.state == LifeState::Dropped {
                     return false;
                 }
                 let changed = tokio::select! {
-                    changed = position.changed() => changed,
+                    changed = complete_to.changed() => changed,
                     changed = status.changed() => changed,
                 };
                 if changed.is_err() {
@@ -231,4 +234,72 @@ pub(crate) fn contradicted(views: &ViewSet, views_max: usize) -> Vec<ViewId> {
         .filter(|(_, view)| view.status.borrow().is_contradicted);
     let ids = contradicted.map(|(id, _)| id.clone());
     ids.take(views_max).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{Epoch, ObjectKey, ViewState};
+    use parking_lot::RwLock;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        ContentStamp, MirrorConfig,
+        mirrored_view::MirroredView,
+        testing::{Model, collection},
+    };
+
+    /// Returns a view whose last record stands at 28, and the sender of the position up to which it is complete.
+    fn view_at_28() -> (ViewHandle, watch::Sender<Revision>) {
+        let (log, epoch) = (Incarnation("1".into()), Epoch::new(1, 0));
+        let mut model = Model::new(collection("ingresses", "Ingress"));
+        let id = model.info.source.view_id();
+        let mut kept = MirroredView::live(id.clone(), log, Revision(20), &MirrorConfig::default());
+        let delta = model.put(epoch, ObjectKey::new("ns", "a"), json!({}));
+        kept.delta(Revision(21), &delta, ContentStamp(1));
+        let record = model.control(epoch, ViewState::Synced);
+        kept.control(Revision(28), record, Some(Revision(0)), ContentStamp(2));
+        let (sender, complete_to) = watch::channel(Revision(28));
+        let kept = Arc::new(RwLock::new(kept));
+        let view = ViewHandle::new(id, kept, complete_to, Clock::start());
+        (view, sender)
+    }
+
+    async fn reaches(view: &ViewHandle, revision: u64) -> bool {
+        let waited = view.wait_for(Revision(revision), Duration::from_millis(1));
+        waited.await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_position_is_reached_once_what_superseded_earlier_records_is_there() {
+        let (view, complete_to) = view_at_28();
+        assert!(reaches(&view, 28).await);
+        assert!(!reaches(&view, 29).await);
+        // Something on the way to 28 was superseded.
+        complete_to.send_replace(Revision(24));
+        assert!(reaches(&view, 24).await);
+        assert!(!reaches(&view, 25).await);
+        let waited = view.wait_for(Revision(25), Duration::from_secs(1));
+        let (waited, _) = tokio::join!(waited, async {
+            complete_to.send_replace(Revision(31));
+        });
+        waited.unwrap();
+        assert!(reaches(&view, 31).await, "it had no record of this view");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn positions_of_a_log_that_was_left_are_reached_as_far_as_it_was_read() {
+        let (view, complete_to) = view_at_28();
+        view.kept.write().left_behind(Revision(24));
+        view.kept.write().restart(&Incarnation("2".into()), true);
+        complete_to.send_replace(Revision(0));
+        view.refresh();
+        assert!(reaches(&view, 24).await);
+        assert!(!reaches(&view, 25).await);
+        complete_to.send_replace(Revision(90));
+        assert!(
+            !reaches(&view, 25).await,
+            "that is a position of another log"
+        );
+    }
 }

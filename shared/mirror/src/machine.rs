@@ -72,8 +72,11 @@ pub(crate) struct Machine {
     furthest: Revision,
     /// Times that the log ended before what was read.
     shortened: u64,
-    /// The last position of a superseded record.
+    /// The last position of a superseded record; 0: what superseded records has been read.
     hole: Revision,
+    /// Everything up to this position is in what is served, itself or what superseded it. It stands still while records
+    /// that superseded others are on their way, and while the log is read from its start.
+    complete_to: Revision,
     /// The last position at which a record could not be read, in this reading of the log, and its view
     /// was unknown.
     unreadable: Option<Revision>,
@@ -119,6 +122,7 @@ impl Machine {
             furthest: Revision(0),
             shortened: 0,
             hole: Revision(0),
+            complete_to: Revision(0),
             unreadable: None,
             caught_up_once: false,
             changes: 0,
@@ -135,6 +139,11 @@ impl Machine {
 
     pub(crate) fn position(&self) -> Revision {
         self.position
+    }
+
+    /// See the field.
+    pub(crate) fn complete_to(&self) -> Revision {
+        self.complete_to
     }
 
     /// The log that is read, and the field.
@@ -164,17 +173,21 @@ impl Machine {
             LogEvent::Record { revision, envelope } => {
                 match envelope {
                     Ok(envelope) => {
-                        self.advance(revision, &mut effects);
+                        self.advance(revision);
                         self.record(now, revision, envelope.record, &mut effects);
                     }
                     Err(unreadable) => {
-                        self.advance(revision, &mut effects);
+                        self.advance(revision);
                         self.undecodable(now, revision, unreadable.view, &mut effects);
                     }
                 }
                 if self.behind && self.reading == Reading::Live {
                     self.reached(now);
                 }
+            }
+            LogEvent::Superseded { before } => {
+                self.hole = before;
+                effects.push(MirrorEffect::Hole);
             }
             LogEvent::CaughtUp { revision } => self.caught_up(now, revision, &mut effects),
             LogEvent::Away { .. } => {
@@ -220,6 +233,10 @@ impl Machine {
             self.leave_for(incarnation);
             self.position = Revision(0);
             self.hole = Revision(0);
+            let complete_to = std::mem::take(&mut self.complete_to);
+            for kept in self.views.values() {
+                kept.write().left_behind(complete_to);
+            }
             self.terms.clear();
             self.earlier.clear();
             self.delays.forget_all();
@@ -265,13 +282,11 @@ impl Machine {
     }
 
     /// Takes note of the next record's position.
-    fn advance(&mut self, revision: Revision, effects: &mut Vec<MirrorEffect>) {
-        let expected = Revision(self.position.0.saturating_add(1));
-        if self.reading == Reading::Live && self.scope == LogScope::All && revision > expected {
-            self.hole = revision;
-            effects.push(MirrorEffect::Hole);
-        }
+    fn advance(&mut self, revision: Revision) {
         self.position = self.position.max(revision);
+        if self.reading == Reading::Live && self.hole == Revision(0) {
+            self.complete_to = self.position;
+        }
         self.furthest = self.furthest.max(revision);
         if self.ahead.is_some_and(|(ahead, _)| ahead <= self.position) {
             self.ahead = None;
@@ -290,6 +305,13 @@ impl Machine {
         self.furthest = self.furthest.max(revision);
         // Nothing is on its way any more, so what was superseded has been replaced.
         self.hole = Revision(0);
+        let before = self.complete_to;
+        if self.reading == Reading::Live {
+            self.complete_to = self.position;
+            self.reached(now);
+            effects.push(MirrorEffect::Heard);
+            return;
+        }
         self.ahead = None;
         let from_start = self.reading == Reading::FromStart;
         self.reading = Reading::Live;
@@ -306,10 +328,11 @@ impl Machine {
                 RecordSource::Alone | RecordSource::None => continue,
             }
             let content = next(&mut self.changes);
-            changing(now, id, kept, effects, |kept| {
+            changing(now, before, id, kept, effects, |kept| {
                 kept.caught_up(now, read, unreadable, content);
             });
         }
+        self.complete_to = self.position;
         for id in unknown {
             self.forget(&id, effects);
         }
@@ -391,9 +414,10 @@ fn next(changes: &mut u64) -> ContentStamp {
 }
 
 /// Changes a view, and tells if that proves that it misses something. A view that is complete from
-/// now on is stale from now on, unless there is news of it.
+/// now on is stale from now on, unless there is news of it. `complete_to` is the machine's, of what is served.
 fn changing(
     now: Moment,
+    complete_to: Revision,
     id: &ViewId,
     kept: &SharedView,
     effects: &mut Vec<MirrorEffect>,
@@ -402,6 +426,9 @@ fn changing(
     let mut kept = kept.write();
     let was_lost = kept.is_lost();
     change(&mut kept);
+    if !kept.is_live() {
+        kept.left_behind(complete_to);
+    }
     if kept.has_aged(now) {
         kept.age(now);
     }

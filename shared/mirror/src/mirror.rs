@@ -320,7 +320,7 @@ impl Task {
                     "log out of reach: views keep their objects, which age, until the bus is back; check NATS"
                 );
             }
-            LogEvent::CaughtUp { .. } => {}
+            LogEvent::Superseded { .. } | LogEvent::CaughtUp { .. } => {}
         }
         match &self.reading {
             Some(bootstrap) => bootstrap.span.clone(),
@@ -398,6 +398,7 @@ struct Outlets {
     silence_max: Duration,
     views: watch::Sender<ViewSet>,
     position: watch::Sender<Revision>,
+    complete_to: watch::Sender<Revision>,
     /// See [`Mirror::furthest`].
     furthest: watch::Sender<(Incarnation, Revision)>,
     /// See [`Mirror::shortened`].
@@ -420,6 +421,7 @@ impl Outlets {
             silence_max,
             views: watch::Sender::new(views),
             position: watch::Sender::new(Revision(0)),
+            complete_to: watch::Sender::new(Revision(0)),
             furthest: watch::Sender::new((Incarnation::default(), Revision(0))),
             shortened: watch::Sender::new(0),
             readiness: watch::Sender::new(readiness),
@@ -476,7 +478,7 @@ impl Outlets {
     }
 
     fn added(&self, id: ViewId, kept: SharedView) {
-        let handle = ViewHandle::new(id.clone(), kept, self.position.subscribe(), self.clock);
+        let handle = ViewHandle::new(id.clone(), kept, self.complete_to.subscribe(), self.clock);
         self.change(|views| {
             views.insert(id, handle);
         });
@@ -562,10 +564,7 @@ impl Outlets {
             self.refresh();
         }
         self.metrics.position(machine.position());
-        self.shortened.send_if_modified(|last| {
-            let shortened = machine.shortened();
-            std::mem::replace(last, shortened) != shortened
-        });
+        send_if_new(&self.shortened, machine.shortened());
         self.furthest.send_if_modified(|last| {
             let (log, furthest) = machine.furthest();
             let modified = (&last.0, last.1) != (log, furthest);
@@ -575,12 +574,13 @@ impl Outlets {
             last.1 = furthest;
             modified
         });
-        self.position.send_if_modified(|last| {
-            let modified = *last != machine.position();
-            *last = machine.position();
-            modified
-        });
+        send_if_new(&self.position, machine.position());
+        send_if_new(&self.complete_to, machine.complete_to());
     }
+}
+
+fn send_if_new<T: Copy + PartialEq>(sender: &watch::Sender<T>, value: T) {
+    sender.send_if_modified(|last| std::mem::replace(last, value) != value);
 }
 
 /// The name of a cause, as a label and for people.

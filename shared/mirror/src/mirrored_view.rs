@@ -42,6 +42,9 @@ pub(crate) struct MirroredView {
     incarnation: Incarnation,
     /// The log from which the served objects were read.
     served_from: Incarnation,
+    /// The position up to which they are complete, where records are gathered beside them or belong to another log; `None`:
+    /// they take in what is read.
+    left_complete_to: Option<Revision>,
     content: ContentStamp,
     /// The position of the writer's last control record of the view, if no delta stands behind it.
     claimed_at: Option<Revision>,
@@ -105,6 +108,7 @@ impl MirroredView {
             view,
             served_from: incarnation.clone(),
             incarnation,
+            left_complete_to: None,
             content: ContentStamp::default(),
             claimed_at: None,
             agreed_at: Revision(0),
@@ -130,6 +134,11 @@ impl MirroredView {
         }
         self.record_source = RecordSource::Log;
         self.begin(incarnation, another_log);
+    }
+
+    /// The served objects take in no records from now on. They are complete up to `complete_to`.
+    pub(crate) fn left_behind(&mut self, complete_to: Revision) {
+        self.left_complete_to.get_or_insert(complete_to);
     }
 
     /// Does the same as [`MirroredView::restart`], for a reader of its own.
@@ -390,7 +399,7 @@ impl MirroredView {
     }
 
     /// The writer says that the view's last record stands at `last` and that its news is `age_ms`
-    /// old; the log has been read up to `position`.
+    /// old; everything of the log up to `position` has been read, or what superseded it.
     pub(crate) fn beat(&mut self, now: Moment, last: Revision, age_ms: u64, position: Revision) {
         // What is only gathered on the way to the log's end is judged there.
         if matches!(self.view.log(), Log::Live | Log::Rebuilding) {
@@ -408,10 +417,10 @@ impl MirroredView {
         self.freshness.beat(now, last, age_ms, read);
     }
 
-    /// The log has been read up to `position`; `hole` as in [`Freshness::reached`].
-    pub(crate) fn reached(&mut self, now: Moment, position: Revision, hole: Revision) {
+    /// Everything of the log up to `position` has been read, or what superseded it.
+    pub(crate) fn reached(&mut self, now: Moment, position: Revision) {
         if self.view.log() == Log::Live {
-            self.freshness.reached(now, position, hole);
+            self.freshness.reached(now, position);
         }
     }
 
@@ -424,7 +433,13 @@ impl MirroredView {
         if matches!(effect, StoreEffect::Install | StoreEffect::Free) {
             self.content = content;
             self.served_from = self.incarnation.clone();
+            self.left_complete_to = None;
         }
+    }
+
+    /// Returns true if what is served takes in what is read.
+    pub(crate) fn is_live(&self) -> bool {
+        self.view.log() == Log::Live
     }
 
     /// Compares the state that follows the log with the writer's count and digest.
@@ -583,8 +598,9 @@ impl MirroredView {
         };
         ViewStatus {
             state,
-            live: self.view.log() == Log::Live && self.record_source == RecordSource::Log,
+            live: self.is_live() && self.record_source == RecordSource::Log,
             revision: self.view.served().revision(),
+            left_complete_to: self.left_complete_to,
             objects: self.view.served().len() as u64,
             bytes: self.view.bytes().total() as u64,
             staged_bytes: self.view.staged_bytes().total() as u64,

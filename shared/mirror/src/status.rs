@@ -13,6 +13,8 @@ pub struct ViewStatus {
     pub live: bool,
     /// The position of the last record in what it serves.
     pub revision: Revision,
+    /// The position up to which what it serves is complete, where records are gathered beside it or belong to another log.
+    pub left_complete_to: Option<Revision>,
     /// Objects in what it serves.
     pub objects: u64,
     /// Its size in memory: bodies, keys, indexes, and the objects that are gathered beside them.

@@ -180,7 +180,9 @@ impl Cluster {
 
     fn kill(&mut self) -> anyhow::Result<()> {
         self.kill_apiserver()?;
-        self.etcd.take().map_or(Ok(()), |mut process| process.kill())
+        self.etcd
+            .take()
+            .map_or(Ok(()), |mut process| process.kill())
     }
 
     /// Starts the API server (again, after [`Cluster::kill_apiserver`]) and waits until it is ready.
@@ -274,7 +276,9 @@ impl Cluster {
 
     /// Kills the API server with `kill -9`.
     pub fn kill_apiserver(&mut self) -> anyhow::Result<()> {
-        self.apiserver.take().map_or(Ok(()), |mut process| process.kill())
+        self.apiserver
+            .take()
+            .map_or(Ok(()), |mut process| process.kill())
     }
 
     /// A client with that identity, without limits of its own.

@@ -39,7 +39,7 @@ async fn system_view(bus: &NatsBus, view: ViewId) -> anyhow::Result<BTreeMap<Obj
         match event {
             LogEvent::Restart { .. } => objects.clear(),
             LogEvent::CaughtUp { .. } => return Ok(objects),
-            LogEvent::Away { .. } => {}
+            LogEvent::Superseded { .. } | LogEvent::Away { .. } => {}
             LogEvent::Record { envelope, .. } => {
                 if let Record::Delta { delta, .. } = envelope?.record {
                     match delta.op {

@@ -348,7 +348,7 @@ async fn read_log(bus: &anteroom_bus::local::LocalBus, judge: &Mutex<Judge>) {
                     judge.violation(&format!("a writer of an earlier term has written {view}"));
                 }
             }
-            LogEvent::CaughtUp { .. } | LogEvent::Away { .. } => {}
+            LogEvent::Superseded { .. } | LogEvent::CaughtUp { .. } | LogEvent::Away { .. } => {}
         }
     }
 }

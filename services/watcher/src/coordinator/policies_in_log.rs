@@ -23,7 +23,7 @@ pub(super) async fn read(bus: &dyn Bus) -> PoliciesInLog {
                 ..
             } => take_in(&mut policies, envelope.record),
             // What cannot be read was not in force.
-            LogEvent::Record { .. } | LogEvent::Away { .. } => {}
+            LogEvent::Record { .. } | LogEvent::Superseded { .. } | LogEvent::Away { .. } => {}
         }
     }
     std::future::pending().await // The bus was closed: the process ends.

@@ -173,7 +173,7 @@ impl DesiredState {
                     self.objects_tally.compare_at_end();
                 }
             }
-            LogEvent::Away { .. } => {}
+            LogEvent::Superseded { .. } | LogEvent::Away { .. } => {}
             LogEvent::Record {
                 revision,
                 envelope: Err(error),

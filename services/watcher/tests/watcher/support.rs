@@ -124,7 +124,7 @@ impl Log {
                     }
                 }
             }
-            LogEvent::CaughtUp { .. } | LogEvent::Away { .. } => {}
+            LogEvent::Superseded { .. } | LogEvent::CaughtUp { .. } | LogEvent::Away { .. } => {}
         }
     }
 }

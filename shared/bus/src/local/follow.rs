@@ -214,6 +214,10 @@ impl Task {
             if !self.link.is_up() {
                 return Ok(false);
             }
+            if self.caught_up && self.scope == LogScope::All && self.is_behind_a_gap(revision) {
+                self.caught_up = false;
+                self.send(LogEvent::Superseded { before: revision }).await?;
+            }
             if !self.link.loses_next() {
                 let envelope = Ok(Box::new(Envelope::clone(&envelope)));
                 self.send(LogEvent::Record { revision, envelope }).await?;
@@ -221,6 +225,16 @@ impl Task {
             self.position.advance(revision);
         }
         Ok(true)
+    }
+
+    /// Returns true if records between this one and the one before were superseded. A lease is none.
+    fn is_behind_a_gap(&self, revision: Revision) -> bool {
+        let applied = self.position.applied();
+        let left_out = revision.0.saturating_sub(applied.0 + 1);
+        let leases = self
+            .hub
+            .with_log(|log| log.leases_between(applied, revision));
+        left_out > leases.unwrap_or_default()
     }
 
     async fn leave(&mut self, reason: String) -> Result<(), ReaderGone> {

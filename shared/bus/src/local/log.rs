@@ -112,6 +112,13 @@ impl Log {
         self.leases.get(&group).cloned()
     }
 
+    /// Returns the number of leases between two positions.
+    pub(super) fn leases_between(&self, after: Revision, before: Revision) -> u64 {
+        let positions = self.leases.values().map(|(_, fence)| fence.at);
+        let between = positions.filter(|at| after < *at && *at < before);
+        between.count() as u64
+    }
+
     /// Compare-and-swap. The lease takes a position, as any record does.
     pub(super) fn take_lease(
         &mut self,

@@ -12,6 +12,10 @@ use anteroom_wire::{
     subject::Subject,
 };
 use async_nats::Message;
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, OptionFuture},
+};
 use parking_lot::Mutex;
 use rand::Rng;
 use tokio::{
@@ -63,7 +67,8 @@ pub(super) fn follow(shared: Arc<ClientState>, scope: &LogScope) -> Follower {
         current: Instant::now(),
         asked: false,
         away: false,
-        caught_up: false,
+        progress: Progress::Behind,
+        sees_gaps: *scope == LogScope::All,
         wanted: Revision(0),
         earlier: EarlierEnd::default(),
         lease_prefix: leases.trim_end_matches('>').to_owned(),
@@ -109,7 +114,9 @@ struct LogReader {
     /// The follower's owner asked to begin again.
     asked: bool,
     away: bool,
-    caught_up: bool,
+    progress: Progress,
+    /// True if all records are in scope: a position that is left out was superseded.
+    sees_gaps: bool,
     /// The log's last position when it was last asked: to be caught up is to have got there.
     wanted: Revision,
     /// The log seems to end before what was read of it.
@@ -118,6 +125,28 @@ struct LogReader {
     lease_prefix: String,
     retry_delay: Duration,
 }
+
+/// How far the reader is.
+///
+/// A record that is left out between two positions was superseded, by one that had been written by the time that the
+/// second one was delivered. So that one has been read once the reader has got, without another gap, to where the log
+/// ended at any time after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// It has not read all that the log held when it began, or came back.
+    Behind,
+    /// It has.
+    CaughtUp,
+    /// It had, and then a record was left out.
+    Gap,
+    /// Since then it was asked where the log ends.
+    GapAsked,
+    /// All is read with this position.
+    GapUntil(Revision),
+}
+
+/// The question where the log ends, if it is under way.
+type AskedHead = OptionFuture<BoxFuture<'static, Result<LogHead, BusError>>>;
 
 /// When the followers of a client last said that there is no log.
 #[derive(Debug, Default)]
@@ -220,8 +249,17 @@ impl LogReader {
         // Waited for all the while: to begin to wait again for each record would cost more than the rest.
         let (lost, asked) = (link::lost(&mut link, connects), restart.notified());
         let (mut lost, mut asked) = (pin!(lost), pin!(asked));
+        let mut head = AskedHead::default();
         loop {
+            if self.progress == Progress::Gap {
+                // An answer to a question of before the gap may be too early.
+                head = self.ask_head();
+            }
             tokio::select! {
+                Some(answer) = &mut head => {
+                    head = AskedHead::default();
+                    self.gap_ends(answer).await?;
+                }
                 step = consumer.next() => match step? {
                     ConsumerEvent::Record(delivered) => self.deliver(delivered).await?,
                     ConsumerEvent::Idle { scanned } => self.idle(scanned).await?,
@@ -268,7 +306,7 @@ impl LogReader {
         let Some(cause) = cause else { return Ok(()) };
         self.position.restart(head.incarnation.clone());
         self.current = Instant::now();
-        self.caught_up = false;
+        self.progress = Progress::Behind;
         let incarnation = head.incarnation.clone();
         self.send(LogEvent::Restart { incarnation, cause }).await
     }
@@ -301,6 +339,34 @@ impl LogReader {
         self.catch_up(scanned).await
     }
 
+    fn ask_head(&mut self) -> AskedHead {
+        self.progress = Progress::GapAsked;
+        let api = self.shared.api.clone();
+        Some(async move { api.head().await }.boxed()).into()
+    }
+
+    /// Takes the answer to [`LogReader::ask_head`]. After an error, the next verification has an answer.
+    async fn gap_ends(&mut self, answer: Result<LogHead, BusError>) -> Result<(), End> {
+        let Ok(head) = answer else { return Ok(()) };
+        if self.progress != Progress::GapAsked {
+            return Ok(()); // The verification was faster.
+        }
+        if !self.is_the_same(&head) {
+            return Err(End::Changed);
+        }
+        self.gap_ends_at(head.last).await?;
+        Ok(())
+    }
+
+    async fn gap_ends_at(&mut self, end: Revision) -> Result<(), ReaderGone> {
+        let applied = self.position.applied();
+        if applied >= end {
+            return self.catch_up(applied).await;
+        }
+        self.progress = Progress::GapUntil(end);
+        Ok(())
+    }
+
     async fn deliver(&mut self, delivered: Delivered) -> Result<(), End> {
         let Delivered {
             revision,
@@ -314,19 +380,25 @@ impl LogReader {
             );
             return self.begin_again(RestartCause::Gap).await;
         }
+        let applied = self.position.applied();
+        if self.sees_gaps && self.progress != Progress::Behind && revision.0 > applied.0 + 1 {
+            self.progress = Progress::Gap;
+            self.send(LogEvent::Superseded { before: revision }).await?;
+        }
         if !message.subject.starts_with(&self.lease_prefix) {
             let envelope = self.decode(&message).map(Box::new);
             self.send(LogEvent::Record { revision, envelope }).await?;
         }
         self.position.advance(revision);
         self.retry_delay = RETRY_DELAY_MIN;
-        if maybe_last && self.caught_up {
+        match self.progress {
+            Progress::Behind if maybe_last => self.confirm(revision).await?,
             // Not certain, but off by no more than the moment that a write takes. A copy that lags is further off.
-            if revision >= self.wanted {
+            Progress::CaughtUp if maybe_last && revision >= self.wanted => {
                 self.current = Instant::now();
             }
-        } else if maybe_last {
-            self.confirm(revision).await?;
+            Progress::GapUntil(end) => self.gap_ends_at(end).await?,
+            Progress::Behind | Progress::CaughtUp | Progress::Gap | Progress::GapAsked => {}
         }
         Ok(())
     }
@@ -365,7 +437,7 @@ impl LogReader {
         let head = self.shared.api.head().await?;
         self.position.restart(head.incarnation.clone());
         self.current = Instant::now();
-        self.caught_up = false;
+        self.progress = Progress::Behind;
         let incarnation = head.incarnation;
         self.send(LogEvent::Restart { incarnation, cause }).await?;
         Err(End::Changed)
@@ -381,6 +453,9 @@ impl LogReader {
             return Err(End::Changed);
         }
         self.wanted = head.last;
+        if self.progress == Progress::GapAsked {
+            self.gap_ends_at(head.last).await?;
+        }
         Ok(verifier.passed(self.position.applied(), head.last)?)
     }
 
@@ -395,7 +470,7 @@ impl LogReader {
         self.position.advance(revision);
         self.current = Instant::now();
         self.retry_delay = RETRY_DELAY_MIN;
-        if std::mem::replace(&mut self.caught_up, true) {
+        if std::mem::replace(&mut self.progress, Progress::CaughtUp) == Progress::CaughtUp {
             return Ok(());
         }
         let revision = self.position.applied();
@@ -454,7 +529,7 @@ impl LogReader {
         if std::mem::replace(&mut self.away, true) {
             return Ok(());
         }
-        self.caught_up = false;
+        self.progress = Progress::Behind;
         self.send(LogEvent::Away { reason }).await
     }
 

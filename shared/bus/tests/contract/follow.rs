@@ -175,6 +175,26 @@ pub(crate) async fn a_slow_reader_loses_nothing(harness: impl Harness) {
     assert_eq!(reader.restarts, [RestartCause::Start]);
 }
 
+/// Until then it has some objects as they were before records that it has passed.
+pub(crate) async fn a_slow_reader_is_told_when_it_has_what_superseded_records(
+    harness: impl Harness,
+) {
+    const VERSIONS: u64 = 40;
+    let writer = Writer::new(harness.client().await).await;
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
+    reader.until(|reader| reader.caught_up.is_some()).await;
+    for version in 1..=VERSIONS {
+        let put = |n| put("a", &format!("object-{n}"), version);
+        writer.append((0..250).map(put).collect()).await;
+    }
+    reader.until(|reader| reader.superseded > 0).await;
+    reader.until(|reader| reader.caught_up.is_some()).await;
+    assert_eq!(reader.objects.len(), 250);
+    let last = VERSIONS.to_string();
+    assert!(reader.objects.values().all(|version| *version == last));
+    assert_eq!(reader.restarts, [RestartCause::Start]);
+}
+
 pub(crate) async fn a_follower_that_is_asked_to_restart_reads_the_log_again(harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
     let last = writer

@@ -179,6 +179,8 @@ pub(crate) struct Reader {
     pub(crate) away: usize,
     pub(crate) last: Revision,
     pub(crate) caught_up: Option<Revision>,
+    /// Times that records were superseded on their way.
+    pub(crate) superseded: usize,
     marking: bool,
 }
 
@@ -196,6 +198,7 @@ impl Reader {
             away: 0,
             last: Revision(0),
             caught_up: None,
+            superseded: 0,
             marking: false,
         }
     }
@@ -221,6 +224,11 @@ impl Reader {
                         self.unreadable_of = unreadable.view;
                     }
                 }
+            }
+            Some(LogEvent::Superseded { before }) => {
+                assert!(before > self.last);
+                self.caught_up = None;
+                self.superseded += 1;
             }
             Some(LogEvent::CaughtUp { revision }) => {
                 assert!(self.caught_up.is_none(), "caught up twice");

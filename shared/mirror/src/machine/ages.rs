@@ -86,11 +86,11 @@ impl Machine {
                 self.ahead = Some((news.revision, now));
             }
             if let Some(kept) = self.views.get(&news.view) {
-                changing(now, &news.view, kept, effects, |kept| {
+                changing(now, self.complete_to, &news.view, kept, effects, |kept| {
                     // Also where nothing is known of the view but its name.
                     kept.note_heard(now);
                     let read = match kept.record_source() {
-                        RecordSource::Log => self.position,
+                        RecordSource::Log => self.complete_to,
                         RecordSource::Alone | RecordSource::None => self.loads.position(&news.view),
                     };
                     // Else the view would seem younger than it is by as long as the process stood still.
@@ -110,7 +110,7 @@ impl Machine {
         for kept in self.views.values() {
             let mut kept = kept.write();
             if kept.record_source() == RecordSource::Log {
-                kept.reached(now, self.position, self.hole);
+                kept.reached(now, self.complete_to);
                 self.behind |= kept.is_behind();
             }
         }

@@ -256,6 +256,8 @@ impl Machine {
                     }
                 }
             }
+            // A reader of one view cannot see it.
+            LogEvent::Superseded { .. } => {}
             LogEvent::CaughtUp { revision } => {
                 load.position = load.position.max(revision);
                 let read = load.position;
@@ -264,9 +266,9 @@ impl Machine {
                 } else {
                     load.reading = Reading::Live;
                     let content = next(&mut self.changes);
-                    changing(now, id, &kept, &mut effects, |kept| {
+                    changing(now, self.complete_to, id, &kept, &mut effects, |kept| {
                         kept.caught_up(now, read, None, content);
-                        kept.reached(now, read, Revision(0));
+                        kept.reached(now, read);
                     });
                 }
             }
@@ -312,7 +314,7 @@ impl Machine {
         }
         self.healthy = false;
         let (position, unreadable) = (load.position, self.unreadable);
-        changing(now, id, kept, effects, |kept| {
+        changing(now, self.complete_to, id, kept, effects, |kept| {
             kept.hand_over(position, unreadable);
         });
         self.loads.end(id, self.position, effects);

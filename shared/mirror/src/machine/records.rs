@@ -88,7 +88,7 @@ impl Machine {
             }
             Record::Control(record) => {
                 self.wrote(Group::of(&record.info.source), record.epoch);
-                changing(now, &id, &kept, effects, |kept| {
+                changing(now, self.complete_to, &id, &kept, effects, |kept| {
                     kept.control(revision, record, hole, content);
                 });
             }

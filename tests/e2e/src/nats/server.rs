@@ -113,7 +113,9 @@ impl Server {
     }
 
     pub(super) fn kill(&mut self) -> anyhow::Result<()> {
-        self.process.take().map_or(Ok(()), |mut process| process.kill())
+        self.process
+            .take()
+            .map_or(Ok(()), |mut process| process.kill())
     }
 
     /// Asks for its own figures.

@@ -181,7 +181,7 @@ impl ViewStatusTable {
                     self.states.put(view, reader);
                 }
             }
-            LogEvent::Record { .. } | LogEvent::Away { .. } => {}
+            LogEvent::Record { .. } | LogEvent::Superseded { .. } | LogEvent::Away { .. } => {}
         }
     }
 

@@ -28,11 +28,15 @@ pub(super) struct World {
     /// The records by position; a superseded one is gone.
     pub(super) log: BTreeMap<Revision, Record>,
     pub(super) last: Revision,
+    /// The moments at which the positions of this log were written.
+    written: BTreeMap<Revision, Moment>,
     pub(super) incarnation: u32,
     /// Every state that an object ever had.
     pub(super) history: BTreeMap<(ViewId, ObjectKey), History>,
     /// The position up to which records were delivered.
     pub(super) delivered: Revision,
+    /// The last position that the machine was told of.
+    handed: Revision,
     pub(super) caught_up: bool,
     pub(super) asked: bool,
     /// A record was lost on the way since the log was last read from its start.
@@ -93,9 +97,11 @@ impl World {
             ],
             log: BTreeMap::new(),
             last: Revision(0),
+            written: BTreeMap::new(),
             incarnation: 0,
             history: BTreeMap::new(),
             delivered: Revision(0),
+            handed: Revision(0),
             caught_up: false,
             asked: false,
             lost: false,
@@ -261,6 +267,7 @@ impl World {
         self.models[view].revision = self.last;
         self.log.retain(|_, held| slot(held) != slot(&record));
         self.log.insert(self.last, record);
+        self.written.insert(self.last, self.now);
     }
 
     pub(super) fn deliver(&mut self, records: usize) {
@@ -271,10 +278,18 @@ impl World {
             .collect();
         for (revision, record) in next {
             self.delivered = revision;
+            if self.caught_up
+                && self.machine.scope == LogScope::All
+                && revision.0 > self.handed.0 + 1
+            {
+                self.caught_up = false;
+                self.hand(LogEvent::Superseded { before: revision });
+            }
             self.record(revision, record);
         }
         let more = self.log.range(Revision(self.delivered.0 + 1)..).next();
         if more.is_none() && !std::mem::replace(&mut self.caught_up, true) {
+            self.handed = self.last;
             self.hand(LogEvent::CaughtUp {
                 revision: self.last,
             });
@@ -293,6 +308,7 @@ impl World {
             record,
             trace: None,
         };
+        self.handed = self.handed.max(revision);
         self.hand(LogEvent::Record {
             revision,
             envelope: Ok(Box::new(envelope)),
@@ -303,6 +319,7 @@ impl World {
     pub(super) fn unreadable(&mut self, view: Option<ViewId>) {
         self.last.0 += 1;
         self.delivered = self.last;
+        self.handed = self.last;
         let envelope = Err(Unreadable {
             view,
             key: None,
@@ -349,6 +366,7 @@ impl World {
 
     pub(super) fn restart(&mut self, cause: RestartCause) {
         self.delivered = Revision(0);
+        self.handed = Revision(0);
         self.caught_up = false;
         self.lost = false;
         let incarnation = Incarnation(self.incarnation.to_string());
@@ -359,6 +377,7 @@ impl World {
     pub(super) fn remake(&mut self) {
         self.incarnation += 1;
         self.log.clear();
+        self.written.clear();
         self.last = Revision(0);
         // Readers of one view may be the first to see it.
         self.take(Step::LoadRestart(RestartCause::NewIncarnation));
@@ -444,12 +463,31 @@ impl World {
         ))
     }
 
+    /// Returns when the last position was written that a reader of this view may demand at once.
+    fn as_of_floor(&self, view: usize) -> Moment {
+        let Some(kept) = self.machine.views.get(&views()[view]) else {
+            return Moment::ZERO;
+        };
+        let status = kept.read().status();
+        if self.lost || status.left_complete_to.is_some() {
+            return Moment::ZERO;
+        }
+        let complete_to = self.machine.complete_to();
+        let floor = match status.live {
+            true => complete_to,
+            false => complete_to.min(status.revision),
+        };
+        let written = self.written.range(..=floor).next_back();
+        written.map_or(Moment::ZERO, |(_, at)| *at)
+    }
+
     /// Checks that each answer is true: every object is as it was at a moment no earlier than the age
-    /// says.
+    /// says, nor than the positions that a reader may demand.
     pub(super) fn check_truth(&self) -> Result<(), TestCaseError> {
         for view in 0..self.models.len() {
             self.read(view, |read, at| {
-                let asof = self.now.saturating_sub(Duration::from_millis(at.age_ms));
+                let as_old = self.now.saturating_sub(Duration::from_millis(at.age_ms));
+                let asof = as_old.max(self.as_of_floor(view));
                 for ((of, key), states) in &self.history {
                     if *of != views()[view] {
                         continue;
