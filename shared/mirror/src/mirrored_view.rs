@@ -173,6 +173,13 @@ impl MirroredView {
         }
     }
 
+    /// Returns true if the log ends before what is served of it, for this view. A log keeps each view's last control record,
+    /// so it has lost some. Who had not read the log further than it goes now is not told so.
+    fn has_gone_back(&self) -> bool {
+        let (served, found) = (self.view.served(), self.view.followed());
+        self.served_from == self.incarnation && found.revision() < served.revision()
+    }
+
     /// Terms of its group have begun anew: the log cannot say any more what is younger.
     pub(crate) fn terms_began_anew(&mut self) {
         self.term_min = None;
@@ -293,6 +300,10 @@ impl MirroredView {
         self.contradicted = self.contradicted.filter(|term| epoch.term() <= *term);
         let effect = self.view.control(revision, record);
         self.installed(effect, content);
+        if self.is_lost() {
+            self.claimed_at = None;
+            return;
+        }
         // One of an earlier epoch was not taken in, and claims nothing.
         let held = self.view.followed().record();
         let taken = held.is_some_and(|held| held.epoch == epoch);
@@ -335,6 +346,9 @@ impl MirroredView {
     ) {
         if self.view.log() != Log::Reading {
             return;
+        }
+        if self.has_gone_back() {
+            self.shortened();
         }
         if self.is_ahead_of_log(now) {
             self.view.broken();

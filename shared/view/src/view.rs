@@ -127,6 +127,9 @@ impl View {
         {
             return StoreEffect::None;
         }
+        if self.is_completed_by(&record) {
+            return self.complete(revision, record);
+        }
         // First the step: a record that says *syncing* is not part of what goes on being served.
         let effect = self.step(Event::Control(&record.state));
         self.make_copy();
@@ -139,6 +142,26 @@ impl View {
             }
         }
         effect
+    }
+
+    /// Returns true if this record says that what was gathered from the log's start on is complete.
+    fn is_completed_by(&self, record: &ViewRecord) -> bool {
+        let from_scratch = matches!(self.gathered, Gathered::FromScratch(_));
+        from_scratch && self.life.log == Log::Rebuilding && record.state == ViewState::Synced
+    }
+
+    /// Puts the gathered objects in the place of what is served, or throws them away if they are not those of which the
+    /// record has the digest.
+    fn complete(&mut self, revision: Revision, record: ViewRecord) -> StoreEffect {
+        let (objects, digest) = (record.objects, record.digest);
+        let Gathered::FromScratch(store) = &mut self.gathered else {
+            return StoreEffect::None;
+        };
+        store.control(revision, record);
+        if store.len() as u64 != objects || store.digest() != digest {
+            return self.broken();
+        }
+        self.step(Event::Control(&ViewState::Synced))
     }
 
     /// Something is missing: see [`Event::Broken`].

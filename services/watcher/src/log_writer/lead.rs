@@ -231,10 +231,13 @@ impl Campaign<'_> {
     }
 
     async fn take(
-        &self,
+        &mut self,
         incarnation: Incarnation,
         expected: Option<Fence>,
     ) -> Result<Option<Leadership>, BusError> {
+        if self.bus.head().await?.incarnation != incarnation {
+            return Ok(None); // It was made anew since the lease was looked at.
+        }
         let term = self.term_seen.saturating_add(1);
         let holder = self.members.me().to_owned();
         let lease = Lease {
@@ -244,14 +247,14 @@ impl Campaign<'_> {
         let highest = self.members.highest();
         let known = highest.position_in(&incarnation);
         match self.bus.take_lease(self.group, lease, expected).await {
-            Ok(fence)
-                if highest
-                    .note_appended(&incarnation, known, fence.at.0..=fence.at.0)
-                    .is_err() =>
-            {
-                Ok(None)
-            }
             Ok(fence) => {
+                let given = fence.at.0..=fence.at.0;
+                let head = self.bus.head().await;
+                let is_same = head.is_ok_and(|head| head.incarnation == incarnation);
+                if !is_same || highest.note_appended(&incarnation, known, given).is_err() {
+                    self.learn_terms().await;
+                    return Ok(None);
+                }
                 highest.note_led(&incarnation);
                 Ok(Some(Leadership {
                     group: self.group,
@@ -266,6 +269,24 @@ impl Campaign<'_> {
             // If it was taken after all, it is found to be this candidate's own.
             Err(AppendError::Unknown { message }) => Err(BusError::Unavailable { message }),
             Err(AppendError::Bus(error)) => Err(error),
+        }
+    }
+
+    /// Takes in the terms that the log has. Another log's lease may have had the same position as the one that was looked
+    /// at, and a later term than the one that has overwritten it.
+    async fn learn_terms(&mut self) {
+        let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
+        loop {
+            match self.bus.index().await {
+                Ok(index) => {
+                    self.term_seen = self.term_seen.max(index.term_max);
+                    return;
+                }
+                Err(error) => {
+                    self.bus_check.not_ready(format!("the bus: {error}"));
+                    tokio::time::sleep(backoff.next(rand::random())).await;
+                }
+            }
         }
     }
 }
@@ -323,6 +344,10 @@ impl Leadership {
             .is_err()
         {
             // The next term makes it anew.
+            return Err(AppendError::Bus(BusError::NoLog));
+        }
+        // The lease of another log may have the same position.
+        if bus.head().await?.incarnation != self.incarnation {
             return Err(AppendError::Bus(BusError::NoLog));
         }
         self.fence.set(fence);

@@ -115,6 +115,25 @@ fn an_emptied_log_does_not_empty_the_served_view() {
     assert_eq!(names(&reader), [""; 0]);
 }
 
+#[test]
+fn what_was_gathered_from_the_start_is_not_served_if_the_digest_differs() {
+    let mut reader = synced();
+    reader.step(Step::NewLog);
+    reader.step(Step::Read);
+    assert_eq!(reader.view.log(), Log::Rebuilding);
+    // A record is lost.
+    reader.log().change(5, Some(vec![5]));
+    reader.cursor = reader.log().head();
+    reader.step(Step::Say(ViewState::Synced));
+    reader.step(Step::Read);
+    assert_eq!(names(&reader), ["n1", "n2"], "last-good data");
+    assert_eq!(reader.restarts, 2, "for the new log, and for what it lost");
+    while !reader.is_live {
+        reader.step(Step::Read);
+    }
+    assert_eq!(names(&reader), ["n5"]);
+}
+
 /// Objects that the writer purges have no tombstones: one who was away over it is told by
 /// the view's origin, and need not read the log again.
 #[test]

@@ -149,6 +149,23 @@ async fn a_renewal_goes_on_from_one_that_nobody_acknowledged_and_yields_to_a_suc
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_leads_by_a_lease_that_was_looked_at_in_another_log() {
+    let bus = LocalBus::new();
+    let [a, b, c] = ["a", "b", "c"].map(|name| Candidate::new(&bus, name));
+    a.win(0).await;
+    let standby = tokio::spawn(async move { b.win(0).await });
+    tokio::time::sleep(SILENCE_MAX / 2).await;
+    bus.faults().remake_log();
+    // The lease has the same position.
+    let other = c.win(0).await;
+    let leader = standby.await.unwrap();
+    assert_eq!(leader.incarnation, other.incarnation);
+    let (lease, fence) = bus.lease(GROUP).await.unwrap().unwrap();
+    assert_eq!((lease.term, fence), (leader.term, leader.fence.now()));
+    assert!(leader.term > other.term);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hand_over_needs_no_silence() {
     let bus = LocalBus::new();
     let (a, b) = (Candidate::new(&bus, "a"), Candidate::new(&bus, "b"));

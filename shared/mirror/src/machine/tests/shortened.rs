@@ -40,6 +40,23 @@ fn a_shortened_log_does_not_replace_what_is_served_before_its_writer_begins_a_te
     assert!(live, "it follows the log again");
 }
 
+/// The records that superseded what was served are lost, and the reader had not read them.
+#[test]
+fn a_log_that_ends_where_its_reader_is_does_not_replace_what_is_served_by_an_older_state() {
+    let mut world = synced_world();
+    world.take(Step::Put(0, 9));
+    world.take(Step::Deliver(1));
+    let whole = world.read(0, |read, _| read.len());
+    let read = world.last;
+    world.take(Step::Put(0, 9));
+    world.log.retain(|at, _| *at <= read);
+    world.last = read;
+    world.take(Step::Restart(RestartCause::Asked));
+    world.take(Step::Deliver(u8::MAX));
+    assert_eq!(world.read(0, |read, _| read.len()), whole);
+    assert_eq!(world.error(0), None, "it is served, and grows old");
+}
+
 #[test]
 fn a_mirror_takes_over_a_shortened_log_once_its_served_data_is_too_old() {
     let mut world = synced_world();
