@@ -67,7 +67,7 @@ pub(super) fn follow(shared: Arc<ClientState>, scope: &LogScope) -> Follower {
         current: Instant::now(),
         asked: false,
         away: false,
-        progress: Progress::Behind,
+        progress: LogProgress::Behind,
         sees_gaps: *scope == LogScope::All,
         wanted: Revision(0),
         earlier: EarlierEnd::default(),
@@ -114,7 +114,7 @@ struct LogReader {
     /// The follower's owner asked to begin again.
     asked: bool,
     away: bool,
-    progress: Progress,
+    progress: LogProgress,
     /// True if all records are in scope: a position that is left out was superseded.
     sees_gaps: bool,
     /// The log's last position when it was last asked: to be caught up is to have got there.
@@ -132,7 +132,7 @@ struct LogReader {
 /// second one was delivered. So that one has been read once the reader has got, without another gap, to where the log
 /// ended at any time after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum LogProgress {
     /// It has not read all that the log held when it began, or came back.
     Behind,
     /// It has.
@@ -251,7 +251,7 @@ impl LogReader {
         let (mut lost, mut asked) = (pin!(lost), pin!(asked));
         let mut head = AskedHead::default();
         loop {
-            if self.progress == Progress::Gap {
+            if self.progress == LogProgress::Gap {
                 // An answer to a question of before the gap may be too early.
                 head = self.ask_head();
             }
@@ -306,7 +306,7 @@ impl LogReader {
         let Some(cause) = cause else { return Ok(()) };
         self.position.restart(head.incarnation.clone());
         self.current = Instant::now();
-        self.progress = Progress::Behind;
+        self.progress = LogProgress::Behind;
         let incarnation = head.incarnation.clone();
         self.send(LogEvent::Restart { incarnation, cause }).await
     }
@@ -340,7 +340,7 @@ impl LogReader {
     }
 
     fn ask_head(&mut self) -> AskedHead {
-        self.progress = Progress::GapAsked;
+        self.progress = LogProgress::GapAsked;
         let api = self.shared.api.clone();
         Some(async move { api.head().await }.boxed()).into()
     }
@@ -348,7 +348,7 @@ impl LogReader {
     /// Takes the answer to [`LogReader::ask_head`]. After an error, the next verification has an answer.
     async fn gap_ends(&mut self, answer: Result<LogHead, BusError>) -> Result<(), End> {
         let Ok(head) = answer else { return Ok(()) };
-        if self.progress != Progress::GapAsked {
+        if self.progress != LogProgress::GapAsked {
             return Ok(()); // The verification was faster.
         }
         if !self.is_the_same(&head) {
@@ -363,7 +363,7 @@ impl LogReader {
         if applied >= end {
             return self.catch_up(applied).await;
         }
-        self.progress = Progress::GapUntil(end);
+        self.progress = LogProgress::GapUntil(end);
         Ok(())
     }
 
@@ -381,8 +381,8 @@ impl LogReader {
             return self.begin_again(RestartCause::Gap).await;
         }
         let applied = self.position.applied();
-        if self.sees_gaps && self.progress != Progress::Behind && revision.0 > applied.0 + 1 {
-            self.progress = Progress::Gap;
+        if self.sees_gaps && self.progress != LogProgress::Behind && revision.0 > applied.0 + 1 {
+            self.progress = LogProgress::Gap;
             self.send(LogEvent::Superseded { before: revision }).await?;
         }
         if !message.subject.starts_with(&self.lease_prefix) {
@@ -392,13 +392,16 @@ impl LogReader {
         self.position.advance(revision);
         self.retry_delay = RETRY_DELAY_MIN;
         match self.progress {
-            Progress::Behind if maybe_last => self.confirm(revision).await?,
+            LogProgress::Behind if maybe_last => self.confirm(revision).await?,
             // Not certain, but off by no more than the moment that a write takes. A copy that lags is further off.
-            Progress::CaughtUp if maybe_last && revision >= self.wanted => {
+            LogProgress::CaughtUp if maybe_last && revision >= self.wanted => {
                 self.current = Instant::now();
             }
-            Progress::GapUntil(end) => self.gap_ends_at(end).await?,
-            Progress::Behind | Progress::CaughtUp | Progress::Gap | Progress::GapAsked => {}
+            LogProgress::GapUntil(end) => self.gap_ends_at(end).await?,
+            LogProgress::Behind
+            | LogProgress::CaughtUp
+            | LogProgress::Gap
+            | LogProgress::GapAsked => {}
         }
         Ok(())
     }
@@ -437,7 +440,7 @@ impl LogReader {
         let head = self.shared.api.head().await?;
         self.position.restart(head.incarnation.clone());
         self.current = Instant::now();
-        self.progress = Progress::Behind;
+        self.progress = LogProgress::Behind;
         let incarnation = head.incarnation;
         self.send(LogEvent::Restart { incarnation, cause }).await?;
         Err(End::Changed)
@@ -453,7 +456,7 @@ impl LogReader {
             return Err(End::Changed);
         }
         self.wanted = head.last;
-        if self.progress == Progress::GapAsked {
+        if self.progress == LogProgress::GapAsked {
             self.gap_ends_at(head.last).await?;
         }
         Ok(verifier.passed(self.position.applied(), head.last)?)
@@ -470,7 +473,7 @@ impl LogReader {
         self.position.advance(revision);
         self.current = Instant::now();
         self.retry_delay = RETRY_DELAY_MIN;
-        if std::mem::replace(&mut self.progress, Progress::CaughtUp) == Progress::CaughtUp {
+        if std::mem::replace(&mut self.progress, LogProgress::CaughtUp) == LogProgress::CaughtUp {
             return Ok(());
         }
         let revision = self.position.applied();
@@ -529,7 +532,7 @@ impl LogReader {
         if std::mem::replace(&mut self.away, true) {
             return Ok(());
         }
-        self.progress = Progress::Behind;
+        self.progress = LogProgress::Behind;
         self.send(LogEvent::Away { reason }).await
     }
 
