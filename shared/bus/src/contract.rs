@@ -229,10 +229,11 @@ pub enum LogEvent {
         /// over, since its view is now incomplete.
         envelope: Result<Box<Envelope>, Unreadable>,
     },
-    /// Records before this position were superseded on their way. What superseded them follows, and then
-    /// [`LogEvent::CaughtUp`]. Only in [`LogScope::All`], and after the reader was caught up: elsewhere it cannot be seen.
+    /// The reader, which was caught up, lags: records before this position were superseded on their way. What superseded
+    /// them follows, and then [`LogEvent::CaughtUp`]. In [`LogScope::All`] it is sent for each gap; elsewhere gaps cannot be
+    /// seen, and it is sent once records may have been superseded.
     Superseded {
-        /// The position of the next record.
+        /// The position of the next record, or of a lease.
         before: Revision,
     },
     /// Everything that the log holds in this scope has been delivered. Sent once after each

@@ -181,13 +181,15 @@ impl Machine {
                         self.undecodable(now, revision, unreadable.view, &mut effects);
                     }
                 }
-                if self.behind && self.reading == Reading::Live {
+                if self.behind && self.reading == Reading::Live && self.hole == Revision(0) {
                     self.reached(now);
                 }
             }
             LogEvent::Superseded { before } => {
                 self.hole = before;
-                effects.push(MirrorEffect::Hole);
+                if self.scope == LogScope::All {
+                    effects.push(MirrorEffect::Hole);
+                }
             }
             LogEvent::CaughtUp { revision } => self.caught_up(now, revision, &mut effects),
             LogEvent::Away { .. } => {

@@ -41,8 +41,7 @@ pub(crate) struct MirroredView {
     incarnation: Incarnation,
     /// The log from which the served objects were read.
     served_from: Incarnation,
-    /// The position up to which they are complete, where records are gathered beside them or belong to another log; `None`:
-    /// they take in what is read.
+    /// The position up to which they are complete, where they take in no records of the log's reader; `None`: they do.
     left_complete_to: Option<Revision>,
     content: ContentStamp,
     /// The position of the writer's last control record of the view, if no delta stands behind it.
@@ -54,6 +53,8 @@ pub(crate) struct MirroredView {
     /// The log has lost records that were read: of what it has left, the view takes over nothing that was said before
     /// this term.
     term_min: Option<u32>,
+    /// Terms of its group have begun anew since something was installed.
+    began_anew: bool,
     proof: Proof,
     /// The term whose digest the objects of the log contradicted, when they were last read from its start; `None`: they did
     /// not, or a later term has spoken since.
@@ -113,6 +114,7 @@ impl MirroredView {
             agreed_at: Revision(0),
             is_left_over: false,
             term_min: None,
+            began_anew: false,
             proof: Proof::Complete(since),
             contradicted: None,
             freshness: Freshness::default(),
@@ -138,6 +140,13 @@ impl MirroredView {
     /// The served objects take in no records from now on. They are complete up to `complete_to`.
     pub(crate) fn left_behind(&mut self, complete_to: Revision) {
         self.left_complete_to.get_or_insert(complete_to);
+    }
+
+    /// Its own reader has everything up to `position`, and may lag from there on.
+    pub(crate) fn complete_alone(&mut self, position: Revision) {
+        if self.is_live() {
+            self.left_complete_to = Some(position);
+        }
     }
 
     /// Does the same as [`MirroredView::restart`], for a reader of its own.
@@ -176,12 +185,16 @@ impl MirroredView {
     /// so it has lost some. Who had not read the log further than it goes now is not told so.
     fn has_gone_back(&self) -> bool {
         let (served, found) = (self.view.served(), self.view.followed());
-        self.served_from == self.incarnation && found.revision() < served.revision()
+        self.served_from == self.incarnation
+            && found.revision() < served.revision()
+            && self.unreadable.is_none()
+            && !self.began_anew
     }
 
     /// Terms of its group have begun anew: the log cannot say any more what is younger.
     pub(crate) fn terms_began_anew(&mut self) {
         self.term_min = None;
+        self.began_anew = true;
     }
 
     /// Returns true if the log has only an older state of the view than the one that is served, which is still young
@@ -254,6 +267,7 @@ impl MirroredView {
     pub(crate) fn hand_over(&mut self, position: Revision, unreadable: Option<Revision>) {
         self.record_source = RecordSource::Log;
         self.hole_min = position;
+        self.left_complete_to = None;
         self.freshness.forget_positions();
         if unreadable.is_some_and(|at| at > self.agreed_at) {
             self.proof = Proof::Unproven;
@@ -447,6 +461,7 @@ impl MirroredView {
             self.content = content;
             self.served_from = self.incarnation.clone();
             self.left_complete_to = None;
+            self.began_anew = false;
         }
     }
 

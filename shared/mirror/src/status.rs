@@ -13,7 +13,7 @@ pub struct ViewStatus {
     pub live: bool,
     /// The position of the last record in what it serves.
     pub revision: Revision,
-    /// The position up to which what it serves is complete, where records are gathered beside it or belong to another log.
+    /// The position up to which what it serves is complete, where that takes in no records of the log's reader.
     pub left_complete_to: Option<Revision>,
     /// Objects in what it serves.
     pub objects: u64,

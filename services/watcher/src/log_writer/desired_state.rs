@@ -166,6 +166,7 @@ impl DesiredState {
                 self.unreadable.clear();
                 self.blind = false;
             }
+            LogEvent::CaughtUp { .. } if self.read_whole => {}
             LogEvent::CaughtUp { .. } => {
                 self.read_whole = true;
                 if self.is_legible() {

@@ -249,8 +249,7 @@ impl Campaign<'_> {
         match self.bus.take_lease(self.group, lease, expected).await {
             Ok(fence) => {
                 let given = fence.at.0..=fence.at.0;
-                let head = self.bus.head().await;
-                let is_same = head.is_ok_and(|head| head.incarnation == incarnation);
+                let is_same = self.bus.head().await?.incarnation == incarnation;
                 if !is_same || highest.note_appended(&incarnation, known, given).is_err() {
                     self.learn_terms().await;
                     return Ok(None);
@@ -325,6 +324,10 @@ impl Leadership {
             term: self.term,
             holder: self.holder.clone(),
         };
+        // The lease of another log may have the same position.
+        if bus.head().await?.incarnation != self.incarnation {
+            return Err(AppendError::Bus(BusError::NoLog));
+        }
         let held = self.fence.now();
         let known = highest.position_in(&self.incarnation);
         let mut taken = bus.take_lease(self.group, lease.clone(), Some(held)).await;
@@ -344,10 +347,6 @@ impl Leadership {
             .is_err()
         {
             // The next term makes it anew.
-            return Err(AppendError::Bus(BusError::NoLog));
-        }
-        // The lease of another log may have the same position.
-        if bus.head().await?.incarnation != self.incarnation {
             return Err(AppendError::Bus(BusError::NoLog));
         }
         self.fence.set(fence);

@@ -46,6 +46,7 @@ pub(super) fn follow(hub: Arc<Hub>, link: Arc<Link>, scope: LogScope) -> Followe
         is_new: true,
         stands_since: None,
         caught_up: false,
+        lags: false,
     };
     tokio::spawn(task.run(Arc::clone(&restart), stop.clone()));
     Follower {
@@ -72,6 +73,8 @@ struct Task {
     /// Since when its copy of the log has ended before the log does.
     stands_since: Option<Instant>,
     caught_up: bool,
+    /// It was caught up, and has passed superseded records since, or may have.
+    lags: bool,
 }
 
 /// An event that wakes the task.
@@ -214,8 +217,9 @@ impl Task {
             if !self.link.is_up() {
                 return Ok(false);
             }
-            if self.caught_up && self.scope == LogScope::All && self.is_behind_a_gap(revision) {
-                self.caught_up = false;
+            let was_caught_up = self.caught_up || self.lags;
+            if was_caught_up && self.passes_superseded(revision) {
+                (self.caught_up, self.lags) = (false, true);
                 self.send(LogEvent::Superseded { before: revision }).await?;
             }
             if !self.link.loses_next() {
@@ -227,21 +231,32 @@ impl Task {
         Ok(true)
     }
 
-    /// Returns true if records between this one and the one before were superseded. A lease is none.
-    fn is_behind_a_gap(&self, revision: Revision) -> bool {
+    /// Returns true if records between this one and the one before were superseded, or, where gaps cannot be seen, if
+    /// records wait behind this one. Present leases take positions too.
+    fn passes_superseded(&self, revision: Revision) -> bool {
         let applied = self.position.applied();
         let left_out = revision.0.saturating_sub(applied.0 + 1);
-        let leases = self
-            .hub
-            .with_log(|log| log.leases_between(applied, revision));
-        left_out > leases.unwrap_or_default()
+        match self.scope {
+            LogScope::All if left_out == 0 => false,
+            LogScope::All => {
+                let leases = self
+                    .hub
+                    .with_log(|log| log.leases_between(applied, revision));
+                left_out > leases.unwrap_or_default()
+            }
+            _ if self.lags => false,
+            _ => {
+                let behind = self.hub.with_log(|log| log.read(revision, &self.scope, 1));
+                behind.is_ok_and(|records| !records.is_empty())
+            }
+        }
     }
 
     async fn leave(&mut self, reason: String) -> Result<(), ReaderGone> {
         if std::mem::replace(&mut self.away, true) {
             return Ok(());
         }
-        self.caught_up = false;
+        (self.caught_up, self.lags) = (false, false);
         self.stands_since = None;
         self.send(LogEvent::Away { reason }).await
     }
@@ -263,7 +278,7 @@ impl Task {
     async fn begin(&mut self, head: &LogHead, cause: RestartCause) -> Result<(), ReaderGone> {
         self.position.restart(head.incarnation.clone());
         self.current = Instant::now();
-        self.caught_up = false;
+        (self.caught_up, self.lags) = (false, false);
         self.is_new = true;
         self.stands_since = None;
         let incarnation = head.incarnation.clone();
@@ -284,6 +299,7 @@ impl Task {
     async fn catch_up(&mut self) -> Result<(), ReaderGone> {
         self.current = Instant::now();
         self.stands_since = None;
+        self.lags = false;
         if std::mem::replace(&mut self.caught_up, true) {
             return Ok(());
         }

@@ -115,7 +115,8 @@ struct LogReader {
     asked: bool,
     away: bool,
     progress: LogProgress,
-    /// True if all records are in scope: a position that is left out was superseded.
+    /// True if all records are in scope: a position that is left out was superseded. Elsewhere, records that wait behind a
+    /// delivered one say that the reader lags, and may have passed superseded ones.
     sees_gaps: bool,
     /// The log's last position when it was last asked: to be caught up is to have got there.
     wanted: Revision,
@@ -130,13 +131,16 @@ struct LogReader {
 ///
 /// A record that is left out between two positions was superseded, by one that had been written by the time that the
 /// second one was delivered. So that one has been read once the reader has got, without another gap, to where the log
-/// ended at any time after that.
+/// ended at any time after that. Where gaps cannot be seen, it has been read once no record waits behind the delivered
+/// one: that is off by no more than the moment that a write takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogProgress {
     /// It has not read all that the log held when it began, or came back.
     Behind,
     /// It has.
     CaughtUp,
+    /// It had, and then records waited behind the delivered one. Gaps cannot be seen.
+    Lags,
     /// It had, and then a record was left out.
     Gap,
     /// Since then it was asked where the log ends.
@@ -249,15 +253,15 @@ impl LogReader {
         // Waited for all the while: to begin to wait again for each record would cost more than the rest.
         let (lost, asked) = (link::lost(&mut link, connects), restart.notified());
         let (mut lost, mut asked) = (pin!(lost), pin!(asked));
-        let mut head = AskedHead::default();
+        let (mut head, mut is_asked) = (AskedHead::default(), false);
         loop {
-            if self.progress == LogProgress::Gap {
-                // An answer to a question of before the gap may be too early.
+            if self.progress == LogProgress::Gap && !is_asked {
                 head = self.ask_head();
+                is_asked = true;
             }
             tokio::select! {
                 Some(answer) = &mut head => {
-                    head = AskedHead::default();
+                    (head, is_asked) = (AskedHead::default(), false);
                     self.gap_ends(answer).await?;
                 }
                 step = consumer.next() => match step? {
@@ -345,17 +349,15 @@ impl LogReader {
         Some(async move { api.head().await }.boxed()).into()
     }
 
-    /// Takes the answer to [`LogReader::ask_head`]. After an error, the next verification has an answer.
-    async fn gap_ends(&mut self, answer: Result<LogHead, BusError>) -> Result<(), End> {
-        let Ok(head) = answer else { return Ok(()) };
-        if self.progress != LogProgress::GapAsked {
-            return Ok(()); // The verification was faster.
+    /// Takes the answer to [`LogReader::ask_head`]. The next verification answers where this one does not.
+    async fn gap_ends(&mut self, answer: Result<LogHead, BusError>) -> Result<(), ReaderGone> {
+        match answer {
+            // If another gap came since, the answer may be too early.
+            Ok(head) if self.progress == LogProgress::GapAsked && self.is_the_same(&head) => {
+                self.gap_ends_at(head.last).await
+            }
+            Ok(_) | Err(_) => Ok(()),
         }
-        if !self.is_the_same(&head) {
-            return Err(End::Changed);
-        }
-        self.gap_ends_at(head.last).await?;
-        Ok(())
     }
 
     async fn gap_ends_at(&mut self, end: Revision) -> Result<(), ReaderGone> {
@@ -380,9 +382,8 @@ impl LogReader {
             );
             return self.begin_again(RestartCause::Gap).await;
         }
-        let applied = self.position.applied();
-        if self.sees_gaps && self.progress != LogProgress::Behind && revision.0 > applied.0 + 1 {
-            self.progress = LogProgress::Gap;
+        if let Some(progress) = self.passes_superseded(revision, maybe_last) {
+            self.progress = progress;
             self.send(LogEvent::Superseded { before: revision }).await?;
         }
         if !message.subject.starts_with(&self.lease_prefix) {
@@ -398,12 +399,26 @@ impl LogReader {
                 self.current = Instant::now();
             }
             LogProgress::GapUntil(end) => self.gap_ends_at(end).await?,
+            LogProgress::Lags if maybe_last => self.catch_up(revision).await?,
             LogProgress::Behind
             | LogProgress::CaughtUp
+            | LogProgress::Lags
             | LogProgress::Gap
             | LogProgress::GapAsked => {}
         }
         Ok(())
+    }
+
+    /// Returns the progress from now on if the reader, which was caught up, has passed superseded records before
+    /// `revision`, or may have.
+    fn passes_superseded(&self, revision: Revision, maybe_last: bool) -> Option<LogProgress> {
+        let is_next = revision.0 == self.position.applied().0 + 1;
+        match self.progress {
+            LogProgress::Behind => None,
+            _ if self.sees_gaps => (!is_next).then_some(LogProgress::Gap),
+            LogProgress::CaughtUp => (!maybe_last).then_some(LogProgress::Lags),
+            _ => None,
+        }
     }
 
     fn decode(&self, message: &Message) -> Result<Envelope, Unreadable> {
@@ -456,7 +471,7 @@ impl LogReader {
             return Err(End::Changed);
         }
         self.wanted = head.last;
-        if self.progress == LogProgress::GapAsked {
+        if matches!(self.progress, LogProgress::Gap | LogProgress::GapAsked) {
             self.gap_ends_at(head.last).await?;
         }
         Ok(verifier.passed(self.position.applied(), head.last)?)

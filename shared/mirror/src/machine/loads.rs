@@ -31,6 +31,8 @@ pub(super) struct Load {
     pub(super) incarnation: Incarnation,
     pub(super) reading: Reading,
     pub(super) position: Revision,
+    /// It may have passed superseded records: what superseded them is on its way.
+    lags: bool,
     /// The main reader's position when this reader began: the main reader's log does not end before it.
     end_min: Revision,
     /// The log seemed to end before `end_min`, and the view is read again then.
@@ -43,6 +45,7 @@ impl Load {
             incarnation: Incarnation::default(),
             reading: Reading::Unheard,
             position: Revision(0),
+            lags: false,
             end_min,
             again_at: None,
         }
@@ -58,10 +61,10 @@ pub(super) struct Loads {
 
 impl Loads {
     /// The position up to which the view was read by its own reader; 0 before that has come to the
-    /// log's end.
+    /// log's end, and while it lags.
     pub(super) fn position(&self, id: &ViewId) -> Revision {
         let load = self.running.get(id);
-        let live = load.filter(|load| load.reading == Reading::Live);
+        let live = load.filter(|load| load.reading == Reading::Live && !load.lags);
         live.map_or(Revision(0), |load| load.position)
     }
 
@@ -256,8 +259,7 @@ impl Machine {
                     }
                 }
             }
-            // A reader of one view cannot see it.
-            LogEvent::Superseded { .. } => {}
+            LogEvent::Superseded { .. } => load.lags = true,
             LogEvent::CaughtUp { revision } => {
                 load.position = load.position.max(revision);
                 let read = load.position;
@@ -265,10 +267,12 @@ impl Machine {
                     load.again_at = Some(now + EARLY_END_WAIT);
                 } else {
                     load.reading = Reading::Live;
+                    load.lags = false;
                     let content = next(&mut self.changes);
                     changing(now, self.complete_to, id, &kept, &mut effects, |kept| {
                         kept.caught_up(now, read, None, content);
                         kept.reached(now, read);
+                        kept.complete_alone(read);
                     });
                 }
             }
@@ -308,6 +312,7 @@ impl Machine {
         };
         let same_log = self.reading == Reading::Live
             && load.reading == Reading::Live
+            && !load.lags
             && load.incarnation == self.incarnation;
         if !same_log || !kept.read().is_followed_to(load.position) {
             return;

@@ -83,7 +83,10 @@ impl Machine {
                     Ok(delta) => delta,
                     Err(reason) => return self.unopened(&id, &kept, reason, effects),
                 };
-                let changed = kept.write().delta(revision, &delta, content);
+                let mut changed = false;
+                changing(now, self.complete_to, &id, &kept, effects, |kept| {
+                    changed = kept.delta(revision, &delta, content);
+                });
                 effects.push(MirrorEffect::Delta { view: id, changed });
             }
             Record::Control(record) => {

@@ -14,7 +14,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{Model, collection};
+use crate::{
+    ServedFrom,
+    testing::{Model, collection},
+};
 
 pub(super) const EPOCH: Epoch = Epoch(1 << 32);
 
@@ -38,6 +41,8 @@ pub(super) struct World {
     /// The last position that the machine was told of.
     handed: Revision,
     pub(super) caught_up: bool,
+    /// It was caught up, and has passed superseded records since.
+    lags: bool,
     pub(super) asked: bool,
     /// A record was lost on the way since the log was last read from its start.
     pub(super) lost: bool,
@@ -103,6 +108,7 @@ impl World {
             delivered: Revision(0),
             handed: Revision(0),
             caught_up: false,
+            lags: false,
             asked: false,
             lost: false,
             loads: BTreeMap::new(),
@@ -147,7 +153,7 @@ impl World {
             }
             Step::Restart(cause) => self.restart(cause),
             Step::Away => {
-                self.caught_up = false;
+                (self.caught_up, self.lags) = (false, false);
                 self.hand(LogEvent::Away {
                     reason: "test".into(),
                 });
@@ -278,17 +284,17 @@ impl World {
             .collect();
         for (revision, record) in next {
             self.delivered = revision;
-            if self.caught_up
-                && self.machine.scope == LogScope::All
-                && revision.0 > self.handed.0 + 1
-            {
-                self.caught_up = false;
+            let was_caught_up = self.caught_up || self.lags;
+            let sees_gaps = self.machine.scope == LogScope::All;
+            if was_caught_up && sees_gaps && revision.0 > self.handed.0 + 1 {
+                (self.caught_up, self.lags) = (false, true);
                 self.hand(LogEvent::Superseded { before: revision });
             }
             self.record(revision, record);
         }
         let more = self.log.range(Revision(self.delivered.0 + 1)..).next();
         if more.is_none() && !std::mem::replace(&mut self.caught_up, true) {
+            self.lags = false;
             self.handed = self.last;
             self.hand(LogEvent::CaughtUp {
                 revision: self.last,
@@ -367,7 +373,7 @@ impl World {
     pub(super) fn restart(&mut self, cause: RestartCause) {
         self.delivered = Revision(0);
         self.handed = Revision(0);
-        self.caught_up = false;
+        (self.caught_up, self.lags) = (false, false);
         self.lost = false;
         let incarnation = Incarnation(self.incarnation.to_string());
         self.hand(LogEvent::Restart { incarnation, cause });
@@ -469,10 +475,12 @@ impl World {
             return Moment::ZERO;
         };
         let status = kept.read().status();
-        if self.lost || status.left_complete_to.is_some() {
+        let log = Incarnation(self.incarnation.to_string());
+        if self.lost || kept.read().serves_from(&log) != ServedFrom::This {
             return Moment::ZERO;
         }
-        let complete_to = self.machine.complete_to();
+        let complete_to = status.left_complete_to;
+        let complete_to = complete_to.unwrap_or(self.machine.complete_to());
         let floor = match status.live {
             true => complete_to,
             false => complete_to.min(status.revision),
