@@ -1,4 +1,4 @@
-//! A view as readers see it: its age, its state, and what it answers.
+//! The age, the state and the answers of a view.
 
 use anteroom_model::{Digest, FactError, Incarnation};
 use anteroom_view::{LifeState, Snapshot};
