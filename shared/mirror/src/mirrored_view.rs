@@ -360,9 +360,6 @@ impl MirroredView {
         if self.view.log() != Log::Reading {
             return;
         }
-        if self.has_gone_back() {
-            self.shortened();
-        }
         if self.is_ahead_of_log(now) {
             self.view.broken();
             return;
@@ -378,6 +375,11 @@ impl MirroredView {
         self.contradicted = record
             .filter(|_| differs && is_legible)
             .map(|record| record.epoch.term());
+        if !differs && self.has_gone_back() && !self.is_over_age(now) {
+            self.shortened();
+            self.view.broken();
+            return;
+        }
         if differs {
             self.view.broken();
             return;

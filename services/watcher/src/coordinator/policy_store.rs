@@ -31,8 +31,8 @@ pub(super) struct PolicyStore {
 /// The consequences of a policy's change.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PolicyChange {
-    /// The policy that had this name before, and is gone.
-    pub replaced: Option<Dependent>,
+    /// The policy that had this name before, and is gone: who depended on views by it, and whose status was written.
+    pub replaced: Option<(Dependent, StatusOwner)>,
     /// Queries of entries that are new, or are gone.
     pub queries: Vec<EntryQuery>,
     /// The policy changes existing objects, or did so before: other rights may be needed.
@@ -96,17 +96,18 @@ impl PolicyStore {
             rights: !manifest.changes.is_empty(),
         };
         let entries = manifest.entries.clone();
+        let owner = |old: &PolicyManifest| Self::status_owner(id, old);
         if let Some(old) = self.list_mut(id.kind()).replace(id.0.clone(), manifest) {
             self.remove_reader(id, &old);
             change.rights |= !old.changes.is_empty();
             match old.queries == change.queries {
                 true => change.queries.clear(),
-                false => change.queries.extend(old.queries),
+                false => change.queries.extend(old.queries.iter().cloned()),
             }
-            let old = Dependent(old.identity.uid);
-            if old != uid {
-                self.by_uid.remove(&old);
-                change.replaced = Some(old);
+            if old.identity.uid != uid.0 {
+                let dependent = Dependent(old.identity.uid.clone());
+                self.by_uid.remove(&dependent);
+                change.replaced = Some((dependent, owner(&old)));
             }
         }
         for entry in entries {
@@ -291,7 +292,8 @@ mod tests {
         let mut store = PolicyStore::default();
         assert_eq!(store.put(&id(), policy("u", "a")).replaced, None);
         let change = store.put(&id(), policy("v", "a"));
-        assert_eq!(change.replaced, Some(Dependent("u".into())));
+        let (dependent, owner) = change.replaced.unwrap();
+        assert_eq!((dependent, &*owner.uid), (Dependent("u".into()), "u"));
         assert_eq!(store.by_uid(&Dependent("u".into())), None);
         assert_eq!(store.by_uid(&Dependent("v".into())), Some(&id()));
         assert!(reads_names(&store));

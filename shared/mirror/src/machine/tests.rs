@@ -441,6 +441,28 @@ fn a_lagging_reader_ignores_beats_across_a_superseded_record() {
     assert_eq!(age_ms, Some(0));
 }
 
+/// The first record of the next epoch was superseded on its way, so that a delta begins it here.
+#[test]
+fn what_is_served_beside_the_next_epoch_is_complete_only_to_where_it_was() {
+    let mut world = synced_world();
+    let before = world.machine.complete_to();
+    world.take(Step::Put(0, 5));
+    world.take(Step::Put(0, 6));
+    let mut record = world.put(0, 5);
+    if let Record::Delta { delta, .. } = &mut record {
+        delta.epoch = Epoch::new(EPOCH.term() + 1, 1);
+    }
+    world.write(0, record);
+    world.take(Step::Deliver(1));
+    assert_eq!(world.machine.complete_to(), before);
+    world.take(Step::Deliver(1));
+    assert_eq!(world.machine.complete_to(), world.last, "caught up");
+    let status = world.machine.views[&views()[0]].read().status();
+    assert!(!status.live, "the next epoch is gathered");
+    assert_eq!(status.left_complete_to, Some(before));
+    world.check_truth().unwrap();
+}
+
 #[test]
 fn beats_of_another_log_have_it_read_again() {
     let mut world = synced_world();

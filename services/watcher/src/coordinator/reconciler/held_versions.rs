@@ -13,7 +13,7 @@ use crate::{
         effect::{CoordinatorEffect, Record, SystemView, Write},
         manifests::PolicyManifest,
         policy_store::PolicyId,
-        registry::{Event, Referred},
+        registry::Referred,
         status::conditions,
     },
     source::reflect::RawObject,
@@ -162,10 +162,10 @@ impl Reconciler {
         let in_force = before.filter(|before| before.identity.uid == *uid);
         let manifest = manifest.held_back(failure, in_force);
         let change = self.policies.put(id, manifest);
-        if let Some(replaced) = change.replaced {
+        if let Some((dependent, owner)) = change.replaced {
             // The policy that was in force under this name was deleted.
             self.quotas.remove(id);
-            self.apply(Event::PolicyGone(replaced));
+            self.policy_replaced(dependent, owner);
             self.write(SystemView::Policies, Write::delete(id.0.clone()));
             let needed = self.policies.rights_needed();
             self.effects.push(CoordinatorEffect::NeedRights(needed));

@@ -18,6 +18,7 @@ use crate::{
         quotas,
         registry::{Event, Needed, Referred},
         resolver::{is_about, is_narrowed},
+        status::writer::StatusOwner,
     },
     log_writer::publish::ChangeOrigin,
     source::reflect::{Note, RawObject},
@@ -139,7 +140,12 @@ impl Reconciler {
         self.reporter
             .entry_changed((kind, entry.identity.name.clone()));
         self.resolve(&entry);
-        self.entries.list_mut(kind).put(object.key, entry);
+        let uid = entry.identity.uid.clone();
+        let before = self.entries.list_mut(kind).put(object.key, entry);
+        if let Some(replaced) = before.filter(|before| before.identity.uid != uid) {
+            let owner = status_owner(&replaced);
+            self.effects.push(CoordinatorEffect::ForgetStatus(owner));
+        }
     }
 
     fn entry_gone(&mut self, kind: EntryKind, key: &ObjectKey, gone: Option<&EntryManifest>) {
@@ -214,8 +220,8 @@ impl Reconciler {
         // The policy's views are desired before readers learn of the policy.
         let uid = Self::dependent_of(&manifest);
         let change = self.policies.put(id, manifest);
-        if let Some(replaced) = change.replaced {
-            self.apply(Event::PolicyGone(replaced));
+        if let Some((dependent, owner)) = change.replaced {
+            self.policy_replaced(dependent, owner);
         }
         if change.rights {
             self.need_rights();
@@ -230,6 +236,12 @@ impl Reconciler {
             is_narrowed(entry) && change.queries.iter().any(|query| is_about(query, entry))
         });
         self.write(SystemView::Policies, write);
+    }
+
+    /// The policy was deleted, and another one has its name.
+    pub(super) fn policy_replaced(&mut self, dependent: Dependent, owner: StatusOwner) {
+        self.effects.push(CoordinatorEffect::ForgetStatus(owner));
+        self.apply(Event::PolicyGone(dependent));
     }
 
     fn policy_gone(&mut self, id: &PolicyId, gone: &PolicyManifest) {

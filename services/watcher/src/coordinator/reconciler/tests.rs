@@ -343,6 +343,22 @@ fn an_entry_that_a_list_does_not_bring_is_gone() {
     assert!(!effects.contains(&"delete DesiredViews services.v1".to_owned()));
 }
 
+/// A status that could not be written yet would be written to the other object.
+#[test]
+fn the_status_of_an_object_is_forgotten_once_another_has_its_name() {
+    let mut world = World::settled();
+    let (mut entry, mut policy) = (entry("a", "pods"), policy("p", "a"));
+    world.put(ENTRIES, &entry);
+    world.put(CLUSTER_POLICIES, &policy);
+    let is_forgotten = |effects: Vec<String>| effects.iter().any(|said| said.contains("forget"));
+    assert!(!is_forgotten(world.put(ENTRIES, &entry)), "the same");
+    assert!(!is_forgotten(world.put(CLUSTER_POLICIES, &policy)));
+    entry["metadata"]["uid"] = "entry again".into();
+    policy["metadata"]["uid"] = "policy again".into();
+    assert!(is_forgotten(world.put(ENTRIES, &entry)));
+    assert!(is_forgotten(world.put(CLUSTER_POLICIES, &policy)));
+}
+
 #[test]
 fn a_policy_is_written_after_what_it_reads_and_its_status_speaks_of_the_entry() {
     let mut world = World::settled();
