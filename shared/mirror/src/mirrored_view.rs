@@ -360,11 +360,6 @@ impl MirroredView {
         if self.view.log() != Log::Reading {
             return;
         }
-        if self.is_ahead_of_log(now) {
-            self.view.broken();
-            return;
-        }
-        self.term_min = None;
         // Nothing is on its way any more, so a difference is a loss. What was gathered is thrown
         // away then, before it takes the place of what is served.
         let comparison = self.compare(Some(Revision(0)));
@@ -377,13 +372,12 @@ impl MirroredView {
             .map(|record| record.epoch.term());
         if !differs && self.has_gone_back() && !self.is_over_age(now) {
             self.shortened();
+        }
+        if differs || self.is_ahead_of_log(now) {
             self.view.broken();
             return;
         }
-        if differs {
-            self.view.broken();
-            return;
-        }
+        self.term_min = None;
         let effect = self.view.caught_up();
         self.installed(effect, content);
         self.proof = match comparison {
