@@ -51,8 +51,8 @@ const PLANTED: [Planted; 11] = [
     Planted {
         name: "a reader takes the older state of a log that lost records",
         file: "shared/mirror/src/mirrored_view.rs",
-        text: "if self.is_ahead_of_log(now) {",
-        replacement: "if self.is_ahead_of_log(now) && read == Revision(0) {",
+        text: "if differs || self.is_ahead_of_log(now) {",
+        replacement: "if differs || self.is_ahead_of_log(now) && read == Revision(0) {",
     },
     Planted {
         name: "a tombstone is passed over",
