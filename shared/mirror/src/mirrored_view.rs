@@ -267,7 +267,9 @@ impl MirroredView {
     pub(crate) fn hand_over(&mut self, position: Revision, unreadable: Option<Revision>) {
         self.record_source = RecordSource::Log;
         self.hole_min = position;
-        self.left_complete_to = None;
+        if self.is_live() {
+            self.left_complete_to = None;
+        }
         self.freshness.forget_positions();
         if unreadable.is_some_and(|at| at > self.agreed_at) {
             self.proof = Proof::Unproven;

@@ -96,7 +96,6 @@ impl PolicyStore {
             rights: !manifest.changes.is_empty(),
         };
         let entries = manifest.entries.clone();
-        let owner = |old: &PolicyManifest| Self::status_owner(id, old);
         if let Some(old) = self.list_mut(id.kind()).replace(id.0.clone(), manifest) {
             self.remove_reader(id, &old);
             change.rights |= !old.changes.is_empty();
@@ -107,7 +106,7 @@ impl PolicyStore {
             if old.identity.uid != uid.0 {
                 let dependent = Dependent(old.identity.uid.clone());
                 self.by_uid.remove(&dependent);
-                change.replaced = Some((dependent, owner(&old)));
+                change.replaced = Some((dependent, Self::status_owner(id, &old)));
             }
         }
         for entry in entries {

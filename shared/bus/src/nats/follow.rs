@@ -127,7 +127,7 @@ struct LogReader {
     retry_delay: Duration,
 }
 
-/// How far the reader is.
+/// The progress of the reader.
 ///
 /// A record that is left out between two positions was superseded, by one that had been written by the time that the
 /// second one was delivered. So that one has been read once the reader has got, without another gap, to where the log
