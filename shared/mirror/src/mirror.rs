@@ -39,7 +39,7 @@ const STANDSTILL_MIN: Duration = TICK.saturating_mul(4);
 #[derive(Debug)]
 pub struct Mirror {
     views: watch::Receiver<ViewSet>,
-    position: watch::Receiver<Revision>,
+    complete_to: watch::Receiver<Revision>,
     furthest: watch::Receiver<(Incarnation, Revision)>,
     shortened: watch::Receiver<u64>,
     readiness: watch::Receiver<MirrorReadiness>,
@@ -69,7 +69,7 @@ impl Mirror {
         let outlets = Outlets::new(required, silence_max, metrics);
         let mirror = Self {
             views: outlets.views.subscribe(),
-            position: outlets.position.subscribe(),
+            complete_to: outlets.complete_to.subscribe(),
             furthest: outlets.furthest.subscribe(),
             shortened: outlets.shortened.subscribe(),
             readiness: outlets.readiness.subscribe(),
@@ -106,9 +106,10 @@ impl Mirror {
         self.views.clone()
     }
 
-    /// The position up to which the log has been read.
-    pub fn position(&self) -> watch::Receiver<Revision> {
-        self.position.clone()
+    /// The position up to which every record of the log has been read, or what superseded the record. A reader that lags
+    /// behind writes may have read further.
+    pub fn complete_to(&self) -> watch::Receiver<Revision> {
+        self.complete_to.clone()
     }
 
     /// Returns the log that is read, and the furthest position that was ever read there, also before the log lost its last
@@ -397,7 +398,6 @@ struct Outlets {
     /// See [`MirrorConfig::beat_silence_max_ms`].
     silence_max: Duration,
     views: watch::Sender<ViewSet>,
-    position: watch::Sender<Revision>,
     complete_to: watch::Sender<Revision>,
     /// See [`Mirror::furthest`].
     furthest: watch::Sender<(Incarnation, Revision)>,
@@ -420,7 +420,6 @@ impl Outlets {
             writers: Writers::default(),
             silence_max,
             views: watch::Sender::new(views),
-            position: watch::Sender::new(Revision(0)),
             complete_to: watch::Sender::new(Revision(0)),
             furthest: watch::Sender::new((Incarnation::default(), Revision(0))),
             shortened: watch::Sender::new(0),
@@ -574,7 +573,6 @@ impl Outlets {
             last.1 = furthest;
             modified
         });
-        send_if_new(&self.position, machine.position());
         send_if_new(&self.complete_to, machine.complete_to());
     }
 }

@@ -302,7 +302,7 @@ impl CatalogReader {
             && self.kinds.is_live(&self.mirror)
             && self.policies.is_live(&self.mirror);
         // Before the views: what has been read is in every one that is live.
-        let read_to = live.then(|| *self.mirror.position().borrow());
+        let complete_to = *self.mirror.complete_to().borrow();
         let changed = [
             self.entries.refresh(&self.mirror, |before, view| {
                 let object = |o| (Object::namespace(o), Object::name(o), Object::body(o));
@@ -336,7 +336,7 @@ impl CatalogReader {
             &self.policies.position,
         ];
         self.begins_anew &= !live;
-        let read_to = self.next_position(parts, read_to);
+        let read_to = self.next_position(parts, complete_to, live);
         if read_to.incarnation != self.read_to.incarnation {
             // How far another log has been read counts from the next reading on, which no record may lead to.
             self.marks = None;
@@ -357,7 +357,12 @@ impl CatalogReader {
 
     /// Returns the position of the parts. While the log that lost records is read again, what is served may be of what it
     /// has lost, so no position is known.
-    fn next_position(&self, parts: [&LogPosition; 3], read_to: Option<Revision>) -> LogPosition {
+    fn next_position(
+        &self,
+        parts: [&LogPosition; 3],
+        complete_to: Revision,
+        live: bool,
+    ) -> LogPosition {
         let mut before = self.read_to.clone();
         if before.shortened != self.shortened {
             before.revision = Revision(0);
@@ -367,7 +372,7 @@ impl CatalogReader {
             before.revision = Revision(0);
             return before;
         }
-        position(&before, parts, read_to)
+        position(&before, parts, complete_to, live)
     }
 
     fn waiting_for(&self) -> String {
@@ -408,23 +413,23 @@ impl CatalogReader {
 /// The parts of a catalog as they stood before they were read, to notice a change.
 struct CatalogMarks {
     views: ChangeMarks,
-    /// The position of the log. The catalog's goes with it, also where no view changes.
-    position: watch::Receiver<Revision>,
+    /// The position up to which the log was read. The catalog's goes with it, also where no view changes.
+    complete_to: watch::Receiver<Revision>,
 }
 
 impl CatalogMarks {
     fn set(mirror: &Mirror, is_one: impl Fn(&ViewId) -> bool) -> Self {
-        let mut position = mirror.position();
-        position.mark_unchanged();
+        let mut complete_to = mirror.complete_to();
+        complete_to.mark_unchanged();
         let views = ChangeMarks::set(mirror, is_one);
-        Self { views, position }
+        Self { views, complete_to }
     }
 
     async fn passed(&mut self) {
         tokio::select! {
             () = self.views.passed() => {}
             // An error means that the mirror has ended, which is waited for elsewhere.
-            Ok(()) = self.position.changed() => {}
+            Ok(()) = self.complete_to.changed() => {}
         }
     }
 }
@@ -470,8 +475,8 @@ mod tests {
         let shutdown = CancellationToken::new();
         let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
         let mirror = Mirror::start(bus, LogScope::All, config, metrics, &shutdown);
-        let mut position = mirror.position();
-        position.wait_for(|read| *read >= end).await.unwrap();
+        let mut complete_to = mirror.complete_to();
+        complete_to.wait_for(|read| *read >= end).await.unwrap();
         let mut reader = CatalogReader::new(mirror);
         let claimed = async {
             while reader
@@ -571,8 +576,8 @@ mod tests {
         reader.mark();
         let entry = serde_json::json!({"kind": "Cached", "name": "a"});
         let at = writer.put(&system::entries(), "", "a", entry).await;
-        let mut position = reader.mirror.position();
-        position.wait_for(|read| *read >= at).await.unwrap();
+        let mut complete_to = reader.mirror.complete_to();
+        complete_to.wait_for(|read| *read >= at).await.unwrap();
         assert!(reader.take_in().is_some(), "it is read already");
         let again = timeout(QUIET, reader.changed()).await;
         assert!(again.is_ok(), "and it may have come too late for that");

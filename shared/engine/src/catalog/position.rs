@@ -9,15 +9,16 @@ use super::LogPosition;
 /// Policies with positions.
 pub(super) type WaitingPolicies = HashMap<ObjectKey, LogPosition>;
 
-/// Returns the log position up to which the parts have everything. `read_to` is the position up to which the log was
-/// read before the parts were looked at; `None`: some part lags behind the log.
+/// Returns the log position up to which the parts have everything. The log was read up to `complete_to` before the parts
+/// were looked at, and all parts take in what is read if they are `live`.
 ///
-/// While the parts are of two logs, the position is unknown. After a change to another log, `read_to` may still be a
-/// position of the log before. Then the positions of the parts count.
+/// While the parts are of two logs, the position is unknown. After a change to another log, `complete_to` may still be a
+/// position of the log before, so the first look at the parts tells nothing.
 pub(super) fn position(
     before: &LogPosition,
     parts: [&LogPosition; 3],
-    read_to: Option<Revision>,
+    complete_to: Revision,
+    live: bool,
 ) -> LogPosition {
     let [first, ..] = parts;
     if parts
@@ -26,20 +27,20 @@ pub(super) fn position(
     {
         return LogPosition::default();
     }
-    let of_parts = parts.iter().map(|part| part.revision).min();
-    let of_parts = of_parts.unwrap_or_default();
     let same_log = before.incarnation == first.incarnation;
-    let revision = match read_to.filter(|_| same_log) {
-        Some(read_to) => read_to.max(of_parts),
-        None => of_parts,
+    let of_parts = parts.iter().map(|part| part.revision).min();
+    let revision = match (same_log, live) {
+        (false, _) => Revision::default(),
+        (true, true) => complete_to,
+        // A part may have a record at its position, and lack what superseded an earlier one.
+        (true, false) => complete_to.min(of_parts.unwrap_or_default()),
     };
     LogPosition {
         incarnation: first.incarnation.clone(),
         // What was known once does not become unknown: a catalog is only replaced by a newer one.
-        revision: if same_log {
-            revision.max(before.revision)
-        } else {
-            revision
+        revision: match same_log {
+            true => revision.max(before.revision),
+            false => revision,
         },
         shortened: before.shortened,
     }
@@ -88,51 +89,27 @@ mod tests {
             revision: Revision(revision),
             ..LogPosition::default()
         };
-        for (before, parts, read_to, expected) in [
+        let two_logs = [at("b", 3), at("a", 9), at("b", 3)];
+        let of_a = [at("a", 3), at("a", 9), at("a", 7)];
+        let of_b = [at("b", 3), at("b", 4), at("b", 5)];
+        for (before, parts, complete_to, live, expected) in [
             // Nothing is known of three views in two logs.
-            (
-                at("a", 9),
-                [at("b", 3), at("a", 9), at("b", 3)],
-                Some(9),
-                LogPosition::default(),
-            ),
+            (at("a", 9), &two_logs, 9, true, LogPosition::default()),
             // Every view takes in what is read.
-            (
-                at("a", 5),
-                [at("a", 3), at("a", 9), at("a", 7)],
-                Some(12),
-                at("a", 12),
-            ),
+            (at("a", 5), &of_a, 12, true, at("a", 12)),
+            // Records up to 9 were read, and not all that superseded others.
+            (at("a", 1), &of_a, 2, true, at("a", 2)),
+            (at("a", 1), &of_a, 2, false, at("a", 2)),
             // A view that is built anew does not take in the reading.
-            (
-                at("a", 2),
-                [at("a", 3), at("a", 9), at("a", 7)],
-                None,
-                at("a", 3),
-            ),
-            (
-                at("a", 5),
-                [at("a", 3), at("a", 9), at("a", 7)],
-                None,
-                at("a", 5),
-            ),
+            (at("a", 2), &of_a, 12, false, at("a", 3)),
+            (at("a", 5), &of_a, 12, false, at("a", 5)),
             // What was read may be of the log before.
-            (
-                at("a", 90),
-                [at("b", 3), at("b", 4), at("b", 5)],
-                Some(90),
-                at("b", 3),
-            ),
-            (
-                at("b", 3),
-                [at("b", 3), at("b", 4), at("b", 5)],
-                Some(5),
-                at("b", 5),
-            ),
+            (at("a", 90), &of_b, 90, true, at("b", 0)),
+            (at("b", 0), &of_b, 5, true, at("b", 5)),
         ] {
-            let [one, two, three] = &parts;
-            let found = position(&before, [one, two, three], read_to.map(Revision));
-            assert_eq!(found, expected, "{before:?} {parts:?} {read_to:?}");
+            let [one, two, three] = parts;
+            let found = position(&before, [one, two, three], Revision(complete_to), live);
+            assert_eq!(found, expected, "{before:?} {parts:?} {complete_to}");
         }
     }
 

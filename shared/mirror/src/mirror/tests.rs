@@ -282,7 +282,7 @@ async fn a_long_read_holds_up_neither_the_log_nor_other_reads() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_waits_for_a_revision_and_no_longer_than_it_says() {
     let mut harness = Harness::with_objects(1).await;
-    let (view, last) = (harness.view(), *harness.mirror.position().borrow());
+    let (view, last) = (harness.view(), *harness.mirror.complete_to().borrow());
     let patience = Duration::from_secs(5);
     view.wait_for(last, patience).await.unwrap();
     let next = Revision(last.0 + 1);
