@@ -8,6 +8,7 @@
 //! automaton would grow beyond [`AUTOMATON_BYTES_MAX`], all states are followed side by side instead, which costs as much
 //! for each byte *and* state, and is charged before it begins. Steps are those of [`meter`](crate::meter).
 
+pub(crate) mod go_syntax;
 mod parse;
 
 use std::ops::Range;
@@ -101,7 +102,7 @@ struct Caches {
 }
 
 impl BoundedRegex {
-    /// Compiles an expression in the syntax of the `regex` crate. `charge` takes the steps before the work is done.
+    /// Compiles an expression in Go's syntax. `charge` takes the steps before the work is done.
     ///
     /// # Errors
     /// The text is no expression, or `charge` refuses the work.
@@ -109,7 +110,8 @@ impl BoundedRegex {
         text: &str,
         mut charge: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<Self, CompileError<E>> {
-        let parsed = parse(text, &mut charge)?;
+        let translated = go_syntax::translate(text).map_err(CompileError::Invalid)?;
+        let parsed = parse(&translated, &mut charge)?;
         for size in SIZES {
             charge(size.steps).map_err(CompileError::TooCostly)?;
             match Self::build(&parsed, size.bytes_max, AUTOMATON_BYTES_MAX) {

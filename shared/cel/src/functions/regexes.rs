@@ -1,4 +1,4 @@
-//! Regular expressions.
+//! Regular expressions, in Go's syntax.
 
 use anteroom_functions::{
     bounded_regex::{BoundedRegex, CompileError, PatternError},

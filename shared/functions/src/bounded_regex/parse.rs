@@ -9,7 +9,7 @@ use regex_syntax::{
     hir::{Hir, translate::TranslatorBuilder},
 };
 
-use super::{CompileError, PATTERN_BYTES_MAX, PatternError};
+use super::{CompileError, PatternError};
 
 /// The most groups and classes within each other.
 const NESTING_MAX: u32 = 50;
@@ -44,9 +44,6 @@ pub fn parse<E>(
     charge: &mut impl FnMut(usize) -> Result<(), E>,
 ) -> Result<Hir, CompileError<E>> {
     let invalid = |error| Err(CompileError::Invalid(error));
-    if text.len() > PATTERN_BYTES_MAX {
-        return invalid(PatternError::TooLong);
-    }
     charge(text.len() * STEPS_PER_BYTE).map_err(CompileError::TooCostly)?;
     let mut parser = ast::parse::ParserBuilder::new();
     let tree = match parser.nest_limit(NESTING_MAX).build().parse(text) {

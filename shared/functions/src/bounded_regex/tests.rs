@@ -48,7 +48,7 @@ fn compiling_is_charged_before_the_work() {
         ("(?:.{100}){10}1".to_owned(), true, 220_000..221_000),
         ("(?:.{1000}){100}1".to_owned(), false, 220_000..221_000),
         ("(".to_owned(), false, 1..100),
-        ("a".repeat(PATTERN_BYTES_MAX), true, 150_000..500_000),
+        ("a".repeat(PATTERN_BYTES_MAX), true, 340_000..500_000),
         ("a".repeat(PATTERN_BYTES_MAX + 1), false, 0..1),
         (r"\p{L}\p{L}[\p{L}]".to_owned(), true, 12_000..250_000),
         // Half a second of work each, for all characters.
@@ -62,7 +62,7 @@ fn compiling_is_charged_before_the_work() {
         assert_eq!(compiled.is_ok(), is_ok, "{name}");
         assert!(steps.contains(&budget.taken), "{name}: {}", budget.taken);
     }
-    // Seconds of work.
+    // Seconds of work, some of it in classes within classes, which Go's syntax does not have.
     for text in [
         r"(?i:\p{Any})".repeat(500),
         format!("(?i){}", "[[^0-9]a]".repeat(700)),
@@ -72,7 +72,7 @@ fn compiling_is_charged_before_the_work() {
         format!("(?i){}", r"[[^a]--\d]".repeat(500)),
     ] {
         let mut budget = Budget::of(2_000_000);
-        let refused = BoundedRegex::compile(&text, |steps| budget.charge(steps));
+        let refused = parse(&text, &mut |steps| budget.charge(steps));
         let name: String = text.chars().take(30).collect();
         let error = refused.map(drop).unwrap_err();
         assert_eq!(error, CompileError::TooCostly(Spent), "{name}");
@@ -149,11 +149,13 @@ fn a_search_is_charged_by_what_it_costs() {
 
 #[test]
 fn groups_of_a_large_expression_are_refused() {
-    let many = compile(&"(a)".repeat(500));
-    let text = "a".repeat(500);
-    assert_eq!(many.groups(), 500);
-    assert_eq!(many.find(&text, free), Ok(Some(0..500)));
-    assert!(many.captures(&text, 0..500, free).unwrap().is_none());
+    let many = compile(&"(a)".repeat(300));
+    let text = "a".repeat(300);
+    assert_eq!(many.groups(), 300);
+    assert_eq!(many.find(&text, free), Ok(Some(0..300)));
+    assert!(many.captures(&text, 0..300, free).unwrap().is_none());
+    // Nor does a search of the whole keep room for them: one slot for each end.
+    assert_eq!(many.states.get_nfa().group_info().slot_len(), 2);
     assert!(
         compile("(a)(b)?")
             .captures("a", 0..1, free)

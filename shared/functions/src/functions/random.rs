@@ -3,8 +3,8 @@
 use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Signature, Types};
 use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind, Repetition};
 
-use super::{arguments::string, regexes};
-use crate::bounded_regex::{self, CompileError, PatternError};
+use super::arguments::string;
+use crate::bounded_regex::{self, CompileError, PatternError, go_syntax};
 
 /// Bytes of what is made; more is an error.
 const MADE_BYTES_MAX: usize = 4096;
@@ -74,7 +74,7 @@ pub fn random_text<C: Chance>(pattern: &str, chance: &mut C) -> Result<String, C
     let invalid = |chance: &C, error: PatternError| {
         chance.refuse(format!("invalid regular expression: {error}"))
     };
-    let translated = regexes::translate(pattern).map_err(|error| invalid(chance, error))?;
+    let translated = go_syntax::translate(pattern).map_err(|error| invalid(chance, error))?;
     let parsed = bounded_regex::parse(&translated, &mut |steps| chance.charge(steps));
     let parsed = parsed.map_err(|error| match error {
         CompileError::TooCostly(error) => error,
@@ -160,7 +160,7 @@ fn size(class: &ClassUnicode) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use anteroom_jmespath::{Environment, EvalSeed, Expression};
+    use anteroom_jmespath::{Budget, Environment, EvalSeed, Expression};
     use proptest::prelude::*;
     use regex::Regex;
     use serde_json::{Value, json};
@@ -193,12 +193,19 @@ mod tests {
             "[а-я]{2}",
             r"a\.b",
             "(?:x*){2,3}",
+            r"[^\x00-\x7f]{4}",
         ] {
             let regex = Regex::new(&format!("^(?:{pattern})$")).unwrap();
             for _ in 0..20 {
                 let text = made(pattern, &seed).unwrap();
                 assert!(regex.is_match(&text), "{pattern}: {text}");
             }
+        }
+        // Of nearly all characters, those that are easily typed.
+        for pattern in ["[^a]{4}", ".{3}"] {
+            let text = made(pattern, &seed).unwrap();
+            let is_typed = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+            assert!(is_typed, "{pattern}: {text}");
         }
         let all: std::collections::BTreeSet<_> = (0..100)
             .map(|_| made("[0-9a-z]{8}", &seed).unwrap())
@@ -228,6 +235,25 @@ mod tests {
         }
         let deep = format!("{}a{}", "(".repeat(1000), ")".repeat(1000));
         assert!(made(&deep, &seed).is_err());
+    }
+
+    /// Parts that are nearly always left out make a short text of much work.
+    #[test]
+    fn a_pattern_that_makes_little_is_charged_by_its_work() {
+        let rare = format!("{}a{}", "(?:".repeat(12), ")?".repeat(12));
+        let pattern = format!("(?:(?:{rare}){{1000}}){{1000}}");
+        let seed = EvalSeed::new(0, 3);
+        let budget = Budget {
+            steps: 100_000,
+            ..Budget::default()
+        };
+        let environment = Environment::standard()
+            .with_functions(functions())
+            .with_seed(Some(&seed))
+            .with_budget(budget);
+        let expression = Expression::parse("random(@)").unwrap();
+        let made = expression.evaluate_json(&json!(pattern), &environment);
+        assert!(matches!(made, Err(EvalError::Budget { .. })), "{made:?}");
     }
 
     #[test]
