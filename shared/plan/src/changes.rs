@@ -88,7 +88,10 @@ impl Difference {
     fn between(old: BodyNode<'_>, new: BodyNode<'_>, depth: usize) -> Self {
         match (old.shape(), new.shape()) {
             _ if depth == 0 => Self::Whole,
-            (Shape::Object(_), Shape::Object(_)) => Self::of_objects(old, new, depth),
+            // Who goes through the names of a map that was empty reads none of its fields, whatever they are.
+            (Shape::Object(before), Shape::Object(after)) if (before == 0) == (after == 0) => {
+                Self::of_objects(old, new, depth)
+            }
             (Shape::Array(before), Shape::Array(after)) if before == after => {
                 Self::of_elements(old, new, depth).map_or(Self::Whole, Self::Fields)
             }
@@ -179,6 +182,7 @@ fn text(name: &[u8]) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
+    use anteroom_view::testing::TestView;
     use anteroom_wire::body::encode_json;
     use proptest::prelude::*;
     use serde_json::{Value, json};
@@ -232,12 +236,18 @@ mod tests {
                 json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "k": 1, "l": [{"x": 1}], "z": 1}),
                 vec![".l", ".k", ".z", ".l", ".z"],
             ),
-            (json!({}), vec![".a", ".l", ".z"]),
+            (json!({}), vec![""]),
             (json!([1]), vec![""]),
         ] {
             let mut found = Vec::new();
             paths(&difference(&old, &new), "", &mut found);
             assert_eq!(found, expected, "{new}");
+        }
+        let (empty, filled) = (json!({"n": {}}), json!({"n": {"d": 1}}));
+        for (old, new) in [(&empty, &filled), (&filled, &empty)] {
+            let mut found = Vec::new();
+            paths(&difference(old, new), "", &mut found);
+            assert_eq!(found, [".n"], "{new}");
         }
     }
 
@@ -254,6 +264,47 @@ mod tests {
             let mut found = Vec::new();
             paths(&difference(&list(0), &list(differ)), "", &mut found);
             assert_eq!(found, expected, "{differ}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_ends_early_may_differ_in_anything() {
+        let whole = encode_json(&json!({"a": 1, "b": 2})).unwrap();
+        let cut = &whole[..whole.len() - 1];
+        for (old, new) in [(cut, &*whole), (&*whole, cut)] {
+            let difference = Difference::between(BodyNode::new(old), BodyNode::new(new), DEPTH_MAX);
+            assert_eq!(difference, Difference::Whole);
+        }
+    }
+
+    #[test]
+    fn a_difference_concerns_whoever_reads_a_field_of_it() {
+        let old = json!({"a": {"b": 1, "c": 1}, "d": 1});
+        let by = difference(&old, &json!({"a": {"b": 2, "c": 1}, "d": 1}));
+        for (path, concerned) in [
+            (&["a", "b"][..], true),
+            (&["a", "c"], false),
+            (&["a"], true),
+            (&["d"], false),
+            (&[], true),
+        ] {
+            let mut reads = RetainedFields::default();
+            reads.keep(path);
+            assert_eq!(by.concerns(&reads), concerned, "{path:?}");
+            assert!(!difference(&old, &old).concerns(&reads), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn changes_lead_from_one_state_to_one_other() {
+        let mut view = TestView::new("", "pods", "Pod");
+        let from = view.snapshot();
+        view.put("ns", "a", &json!({}));
+        let to = view.snapshot();
+        let changes = Changes::between(&from, &to);
+        assert!(changes.lead(&from, &to));
+        for (from, to) in [(&to, &from), (&from, &from), (&to, &to)] {
+            assert!(!changes.lead(from, to));
         }
     }
 

@@ -2,10 +2,11 @@
 //!
 //! Key and value are compared as text, with wildcards in either. The key is a scalar or a list of
 //! them. The value is a list, or a string: a range as in `1-10`, a JSON array of strings, or one
-//! pattern.
+//! pattern. A null in a list is the text `<nil>`.
 
 use std::{borrow::Cow, collections::HashSet};
 
+use anteroom_jmespath::Scalar;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -40,7 +41,7 @@ pub(super) enum Set {
 /// list nor a string has no elements: then both `In` and `NotIn` are false.
 pub(super) fn holds(quantifier: Quantifier, set: Set, key: &Value, value: &Value) -> bool {
     let elements: Vec<Cow<'_, str>> = match key {
-        Value::Array(elements) => elements.iter().map(values::text).collect(),
+        Value::Array(elements) => elements.iter().map(member_text).collect(),
         Value::Null | Value::Object(_) => return false,
         scalar => {
             return scalar_in(&values::text(scalar), value)
@@ -80,7 +81,7 @@ impl<'a> Members<'a> {
     ) -> Option<Self> {
         match value {
             Value::Array(members) => {
-                Some(Self::Patterns(members.iter().map(values::text).collect()))
+                Some(Self::Patterns(members.iter().map(member_text).collect()))
             }
             Value::String(text) => {
                 // A single element that is spelled like the value is in it, even if it looks like a
@@ -138,10 +139,18 @@ impl<'a> Members<'a> {
     }
 }
 
+/// Returns an element of a list as the text that it is compared as.
+fn member_text(element: &Value) -> Cow<'_, str> {
+    match element {
+        Value::Null => Cow::Borrowed(Scalar::NULL_TEXT),
+        other => values::text(other),
+    }
+}
+
 /// Returns whether one scalar is in the value; `None` where the value has no elements.
 fn scalar_in(key: &str, value: &Value) -> Option<bool> {
     match value {
-        Value::Array(members) => Some(any_alike(key, members.iter().map(values::text))),
+        Value::Array(members) => Some(any_alike(key, members.iter().map(member_text))),
         Value::String(text) => {
             if wildcard::matches(text, key) {
                 return Some(true);
@@ -194,12 +203,13 @@ fn string_members(text: &str) -> Option<Vec<Cow<'_, str>>> {
     }
 }
 
-/// Returns the strings of a JSON array that has nothing else, and none of `null`. All other JSON would be read in vain,
-/// and may take much memory.
+/// Returns the strings of a JSON array that has nothing else, and none of `null`; a null in the array is an empty string.
+/// All other JSON would be read in vain, and may take much memory.
 fn json_strings(text: &str) -> Option<Vec<Cow<'static, str>>> {
-    let strings: Option<Vec<String>> = serde_json::from_str(text).ok()?;
+    let strings: Option<Vec<Option<String>>> = serde_json::from_str(text).ok()?;
     let strings = strings.unwrap_or_default().into_iter();
-    Some(strings.map(Cow::Owned).collect())
+    let strings = strings.map(|one| Cow::Owned(one.unwrap_or_default()));
+    Some(strings.collect())
 }
 
 /// The deprecated `In` and `NotIn`: a scalar key with wildcards, a list of strings without them. A

@@ -258,10 +258,11 @@ impl<'i> Gathering<'i, '_> {
     }
 }
 
-/// Returns a value as text: a string unchanged, any other value as JSON.
+/// Returns a key as the text that conditions about lists compare it as: a string unchanged, any other value as JSON.
 fn text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
+        Value::Null => Cow::Borrowed(Scalar::NULL_TEXT),
         other => Cow::Owned(anteroom_jmespath::json_text(other)),
     }
 }

@@ -358,7 +358,8 @@ fn values_are_found_by_either_end_of_a_key_with_wildcards() {
     asked.index.advance(&pods.state());
     let found = asked.found("*w.example", usize::MAX);
     assert_eq!(found, Some(vec!["new.example".to_owned()]));
-    assert_eq!(asked.found("*a.example", usize::MAX), Some(Vec::new()));
+    let gone = asked.found("*a.example", 0);
+    assert_eq!(gone, Some(Vec::new()), "no value is looked at");
 }
 
 #[test]
@@ -371,4 +372,101 @@ fn an_index_that_would_take_more_bytes_than_it_may_is_not_built() {
     assert!(bytes > 100 * "app-000".len());
     assert_eq!(within(bytes).unwrap().values(), 100);
     assert!(within(bytes - 1).is_none());
+}
+
+/// An index by the key of the only lookup in this expression.
+fn index_of(text: &str, state: &Snapshot) -> Index {
+    let narrow = narrow(&text.parse().unwrap(), Document::List { plural: None }).unwrap();
+    let language = Language {
+        functions: FunctionTable::standard_shared(),
+        matches: |pattern, text| pattern == text,
+    };
+    Index::new(
+        IndexKey::of(narrow.probes()[0], false, true),
+        language,
+        state,
+    )
+}
+
+#[test]
+fn an_index_tells_how_many_objects_have_a_value_unless_one_is_irregular() {
+    let mut view = TestView::new("", "pods", "Pod");
+    let values = [json!("x"), json!("x"), json!("y"), json!(null)];
+    for (n, value) in values.iter().enumerate() {
+        view.put("ns", &n.to_string(), &json!({"a": value, "list": ["x"]}));
+    }
+    let text = |text: &str| Scalar::Text(text.into());
+    let mut index = index_of("items[?a == $p]", &view.snapshot());
+    for (value, count) in [
+        (text("x"), 2),
+        (text("y"), 1),
+        (text("z"), 0),
+        (Scalar::Null, 1),
+    ] {
+        assert_eq!(index.exact(&value), Some(count), "{value:?}");
+    }
+    // Beside an element of a list there may be others.
+    let of_list = index_of("items[?contains(list, $p)]", &view.snapshot());
+    assert_eq!(of_list.having(&text("x")), 4);
+    assert_eq!(of_list.exact(&text("x")), None);
+    for (value, irregular, count) in [(json!(["x"]), 1, None), (json!("z"), 0, Some(1))] {
+        view.put("ns", "0", &json!({"a": value}));
+        index.advance(&view.snapshot());
+        assert_eq!(index.always(), irregular, "{value}");
+        assert_eq!(index.exact(&text("x")), count, "{value}");
+    }
+}
+
+#[test]
+fn the_objects_of_a_value_are_read_from_any_place_on() {
+    let mut pods = Pods::new();
+    for (n, app) in ["a", "b", "a", "a"].iter().enumerate() {
+        pods.put(n, app, &json!(0));
+    }
+    let state = pods.state();
+    let objects: Vec<Object> = state.read().objects().cloned().collect();
+    let index = LabelIndex::of(&state).index;
+    for (app, from, expected) in [
+        ("a", Bound::Unbounded, &[0, 2, 3][..]),
+        ("a", Bound::Included(&objects[2]), &[2, 3]),
+        ("a", Bound::Excluded(&objects[2]), &[3]),
+        ("b", Bound::Unbounded, &[1]),
+        ("b", Bound::Included(&objects[1]), &[1]),
+        ("b", Bound::Included(&objects[2]), &[]),
+        ("b", Bound::Excluded(&objects[0]), &[1]),
+        ("b", Bound::Excluded(&objects[1]), &[]),
+    ] {
+        let found = index.having_from(&Scalar::Text(app.into()), from, 9);
+        let expected: Vec<Object> = expected
+            .iter()
+            .map(|n: &usize| objects[*n].clone())
+            .collect();
+        assert_eq!(found, expected, "{app} from {from:?}");
+    }
+}
+
+#[test]
+fn an_index_counts_the_memory_of_what_it_holds_and_gives_it_back() {
+    const VALUES: usize = 200;
+    let label = |n: usize| {
+        let wildcard = if n.is_multiple_of(2) { "*" } else { "" };
+        format!("{}{n}{wildcard}", "x".repeat(100))
+    };
+    let mut pods = Pods::new();
+    let mut index = AlikeIndex::of(&pods.state()).index;
+    for ordered in [&index.forward, &index.backward] {
+        ordered.get_or_sort(&index.by_value);
+    }
+    (0..3 * VALUES).for_each(|n| pods.put(n, &label(n / 3), &json!(0)));
+    index.advance(&pods.state());
+    let text = Scalar::Text(label(0).into()).bytes();
+    let slot = size_of::<(Scalar, Posting)>();
+    let values = VALUES * (3 * text + 5 * IN_SET_BYTES + slot);
+    let held = values + VALUES / 2 * (text + size_of::<Box<str>>());
+    let bytes = index.bytes();
+    assert!((held..2 * held).contains(&bytes), "{bytes} for {held}");
+    (0..3 * VALUES).for_each(|n| pods.delete(n));
+    index.advance(&pods.state());
+    let left = index.bytes();
+    assert!(left < VALUES * slot, "{left} of {bytes}");
 }

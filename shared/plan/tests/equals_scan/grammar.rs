@@ -26,6 +26,7 @@ fn scalar() -> impl Strategy<Value = Value> {
         json!("1.0"),
         json!("true"),
         json!("1-3"),
+        json!("<nil>"),
         json!("n1"),
         json!("a"),
     ])
