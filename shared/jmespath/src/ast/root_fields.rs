@@ -18,8 +18,12 @@ impl Ast {
                 fields.insert(name);
             }
             Expr::Path(exprs) | Expr::Pipe(exprs) => {
-                if let Some(first) = exprs.first() {
-                    self.add_root_fields(*first, fields);
+                for expr in exprs {
+                    self.add_root_fields(*expr, fields);
+                    // The next step takes its fields from the document as long as the document is what it gets.
+                    if !self.may_be_document(*expr) {
+                        break;
+                    }
                 }
             }
             Expr::Or(exprs) | Expr::And(exprs) | Expr::List(exprs) => {
@@ -54,6 +58,20 @@ impl Ast {
             | Expr::Parameter(_) => {}
         }
     }
+
+    /// Returns true if the expression may come to the document itself, as `@` does and `not_null(@)`.
+    fn may_be_document(&self, expr: ExprId) -> bool {
+        let one = |expr: &ExprId| self.may_be_document(*expr);
+        match self.expr(expr) {
+            Expr::Current => true,
+            Expr::Path(exprs) | Expr::Pipe(exprs) => exprs.iter().all(one),
+            Expr::Or(exprs) | Expr::And(exprs) => exprs.iter().any(one),
+            Expr::Call { arguments, .. } => arguments
+                .iter()
+                .any(|argument| matches!(argument, Argument::Value(value) if one(value))),
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +86,9 @@ mod tests {
             ("{x: a, y: b.c[*].d}", &["a", "b"]),
             ("sort_by(a, &b) && !c", &["a", "c"]),
             ("@.a", &["a"]),
+            ("@ | a", &["a"]),
+            ("(@ | @) | a.b", &["a"]),
+            ("not_null(b, @).a || (c && @) | d", &["a", "b", "c", "d"]),
             ("`1`", &[]),
         ] {
             let parsed = Expression::parse(expression).unwrap();

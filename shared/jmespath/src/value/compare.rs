@@ -76,6 +76,7 @@ fn objects<'a, N: Node<'a>>(
     let depth_left = deeper(depth_left)?;
     let mut in_order = right.entries();
     for (key, value) in left.entries() {
+        meter.steps(key.len() / STRING_BYTES_PER_STEP)?;
         // Most often both have one order; else the key is looked up, which may take a scan.
         let found = match in_order.next() {
             Some((other, value)) if *other == *key => Some(value),

@@ -5,7 +5,7 @@ use std::thread;
 
 use anteroom_jmespath::{
     Budget, BudgetKind, EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Environment, EvalError,
-    Expression, Limits, ParseErrorKind,
+    Expression, Limits, ParseErrorKind, json_memory,
 };
 use serde_json::{Value, json};
 
@@ -198,6 +198,14 @@ fn a_result_is_converted_out_of_the_memory_and_the_steps_that_are_left() {
     assert_eq!(ended, over(BudgetKind::Steps, steps));
     assert_eq!(left, 0);
     assert!((17_000..20_000).contains(&steps), "{steps}");
+
+    let (small, whole) = (json!([1, 2, 3]), Expression::parse("@").unwrap());
+    let value = whole.evaluate(&small, &environment).unwrap();
+    let mut left = Budget::default();
+    assert_eq!(value.to_json_out_of(&mut left), Ok(small.clone()));
+    let bytes = json_memory::list_bytes(3);
+    let steps = Budget::default().steps - left.steps;
+    assert_eq!(steps, bytes / json_memory::STEP_BYTES);
 }
 
 /// Values of calls in progress are not built, and there all the same.
@@ -233,6 +241,14 @@ fn work_that_grows_hits_the_budget() {
     let numbers: Value = (0..3_000).collect();
     let long = json!("x".repeat(100_000));
     let same = long.clone();
+    // Both objects have nearly the same keys, at different places: each key is looked up.
+    let object = |from: u32| -> Value {
+        let keys = from..from + 3_000;
+        keys.map(|key| (format!("{key:05}"), 1)).collect()
+    };
+    let (object, moved) = (object(1), object(0));
+    let named = json!({"x".repeat(100_000): 1});
+    let twin = named.clone();
     let environment = Environment::standard().with_budget(Budget {
         steps: 1_000_000,
         ..Budget::default()
@@ -250,10 +266,21 @@ fn work_that_grows_hits_the_budget() {
         "map(&$long, @) | max(@)",
         "[?to_number($long) == `1`]",
         "[?join($long, ['', '']) == 'y']",
+        "[?join($long, ['']) == 'y']",
+        "[?$named == $twin]",
+        "$object == $moved",
     ];
     for text in cases {
         let expression = Expression::parse(text).unwrap();
-        let parameters = [("all", &numbers), ("long", &long), ("same", &same)];
+        let parameters = [
+            ("all", &numbers),
+            ("long", &long),
+            ("same", &same),
+            ("named", &named),
+            ("twin", &twin),
+            ("object", &object),
+            ("moved", &moved),
+        ];
         let environment = environment.with_parameters(&parameters);
         let error = expression
             .evaluate_json(&numbers, &environment)
@@ -269,18 +296,57 @@ fn work_that_grows_hits_the_budget() {
     }
 }
 
+/// A charge that is too high would refuse honest expressions.
+#[test]
+fn a_long_value_is_charged_by_its_length_and_a_shared_one_at_once() {
+    let long = json!("x".repeat(100_000));
+    let object: Value = (0..1_000).map(|key| (format!("{key:04}"), 1)).collect();
+    let (same, equal) = (long.clone(), object.clone());
+    let parameters = [
+        ("long", &long),
+        ("same", &same),
+        ("object", &object),
+        ("equal", &equal),
+    ];
+    let environment = Environment::standard()
+        .with_parameters(&parameters)
+        .with_budget(Budget {
+            steps: 10_000,
+            ..Budget::default()
+        });
+    let doubled = |part: &str| format!("{} | @ == @", vec![part; 40].join(" | "));
+    for (text, expected) in [
+        ("length($long)".to_owned(), json!(100_000)),
+        ("$long == $same".to_owned(), json!(true)),
+        ("max([$long]) == $same".to_owned(), json!(true)),
+        ("$object == $equal".to_owned(), json!(true)),
+        (doubled("[@, @]"), json!(true)),
+        (doubled("{a: @, b: @}"), json!(true)),
+    ] {
+        let expression = Expression::parse(&text).unwrap();
+        let value = expression.evaluate_json(&json!(1), &environment);
+        assert_eq!(value, Ok(expected), "{text}");
+    }
+}
+
 #[test]
 fn an_evaluation_that_is_over_its_steps_leaves_none() {
-    let expression = Expression::parse("[*].[@, @]").unwrap();
-    let document: Value = (0..100).collect();
-    let mut left = Budget {
-        steps: 50,
-        ..Budget::default()
-    };
-    let environment = Environment::standard();
-    let ended = expression.evaluate_out_of(&document, &environment, &mut left);
-    assert!(ended.is_err());
-    assert_eq!(left.steps, 0);
+    let document: Value = (0..10_000).collect();
+    for text in ["[*].[@, @]", "to_string(@)"] {
+        let expression = Expression::parse(text).unwrap();
+        let mut left = Budget {
+            steps: 50,
+            ..Budget::default()
+        };
+        let environment = Environment::standard();
+        let ended = expression.evaluate_out_of(&document, &environment, &mut left);
+        let over = EvalError::Budget {
+            which: BudgetKind::Steps,
+            limit: 50,
+        };
+        assert_eq!(ended.map(drop), Err(over), "{text}");
+        assert_eq!(left.steps, 0, "{text}");
+    }
 }
 
 #[test]
@@ -347,6 +413,25 @@ fn each_expression_limit_holds_at_its_edge() {
             limit: 3
         }
     );
+    // A built value is one level deeper than its parts, however flat the evaluation is.
+    for part in ["[@]", "{a: @}"] {
+        let built = |levels| {
+            let budget = Budget {
+                depth: 3,
+                ..Budget::default()
+            };
+            evaluate(&vec![part; levels].join(" | "), budget)
+        };
+        assert!(built(3).is_ok(), "{part}");
+        assert_eq!(
+            built(4).unwrap_err(),
+            EvalError::Budget {
+                which: BudgetKind::Depth,
+                limit: 3
+            },
+            "{part}"
+        );
+    }
     let bytes = |built_bytes| {
         evaluate(
             "join('', ['ab', 'cd'])",

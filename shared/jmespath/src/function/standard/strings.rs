@@ -20,6 +20,8 @@ pub(super) fn ends_with(call: &mut Call<'_>) -> Result<Handle, EvalError> {
 }
 
 pub(super) fn join(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    // It is copied also where it joins nothing.
+    call.charge_string(call.argument(0))?;
     let glue = call.string(call.argument(0))?.to_owned();
     let mut joined = String::new();
     for (index, element) in call.elements(call.argument(1))?.enumerate() {
