@@ -199,7 +199,7 @@ fn is_between(text: &str, edge: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool)
 }
 
 /// Without the white space that separates in a label selector. Other kinds belong to the word.
-fn trim(text: &str) -> &str {
+pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches(SPACES)
 }
 

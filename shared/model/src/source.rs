@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::RetainedFields;
+use crate::{RetainedFields, selector};
 
 /// A resource type of the Kubernetes API. `resource` is the plural, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -111,8 +111,8 @@ impl Collection {
     pub fn canonical(mut self) -> Self {
         self.namespaces.sort_unstable();
         self.namespaces.dedup();
-        self.label_selector = canonical_selector(&self.label_selector);
-        self.field_selector = canonical_selector(&self.field_selector);
+        self.label_selector = canonical_labels(&self.label_selector);
+        self.field_selector = canonical_fields(&self.field_selector);
         self.retained = self
             .retained
             .filter(|retained| *retained != RetainedFields::Whole);
@@ -120,9 +120,8 @@ impl Collection {
     }
 }
 
-/// Requirements of a selector are a conjunction, so their order means nothing; commas inside
-/// parentheses (`in (a, b)`) do not separate requirements.
-fn canonical_selector(selector: &str) -> String {
+/// Commas inside parentheses (`in (a, b)`) do not separate requirements.
+fn canonical_labels(selector: &str) -> String {
     let mut requirements = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);
     for (at, c) in selector.char_indices() {
@@ -130,13 +129,27 @@ fn canonical_selector(selector: &str) -> String {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {
-                requirements.push(selector[start..at].trim());
+                requirements.push(selector::trim(&selector[start..at]));
                 start = at + 1;
             }
             _ => {}
         }
     }
-    requirements.push(selector[start..].trim());
+    requirements.push(selector::trim(&selector[start..]));
+    canonical(requirements)
+}
+
+/// White space belongs to the value that it stands in, and a comma behind a backslash to the value before it. A text with a
+/// backslash is left as it is.
+fn canonical_fields(selector: &str) -> String {
+    match selector.contains('\\') {
+        true => selector.to_owned(),
+        false => canonical(selector.split(',').collect()),
+    }
+}
+
+/// Requirements of a selector are a conjunction, so their order means nothing.
+fn canonical(mut requirements: Vec<&str>) -> String {
     requirements.retain(|requirement| !requirement.is_empty());
     requirements.sort_unstable();
     requirements.dedup();
@@ -367,7 +380,10 @@ mod tests {
                 Source::ApiCall { .. } => SourceKind::ApiCall,
                 Source::System { .. } => SourceKind::System,
             };
-            assert_eq!(source.view_id().source_kind(), kind, "{source}");
+            let view = source.view_id();
+            assert_eq!(view.source_kind(), kind, "{source}");
+            assert_eq!(view.is_system(), kind == SourceKind::System, "{source}");
+            assert_eq!(view.is_of_a_call(), kind == SourceKind::ApiCall, "{source}");
         }
     }
 
@@ -383,6 +399,48 @@ mod tests {
         assert_eq!(with("a=b,c in (d,e)"), with(" c in (d,e) ,a=b,a=b"));
         assert_ne!(with("a=b"), with("a=c"));
         assert_ne!(with("a=b"), Source::Collection(ingresses()).view_id());
+        // The canonical text is what the API server is asked for.
+        let canonical = Collection {
+            label_selector: "x in (b, a) ,!y".into(),
+            ..ingresses()
+        }
+        .canonical();
+        assert_eq!(canonical.label_selector, "!y,x in (b, a)");
+    }
+
+    #[test]
+    fn values_of_selectors_keep_what_belongs_to_them() {
+        let fields = |selector: &str| {
+            let field_selector = selector.to_owned();
+            let collection = Collection {
+                field_selector,
+                ..ingresses()
+            };
+            collection.canonical().field_selector
+        };
+        // A Role's name may end in a space.
+        assert_eq!(fields("metadata.name=p ,,a=b,a=b"), "a=b,metadata.name=p ");
+        assert_eq!(fields(r"metadata.name=p\,a"), r"metadata.name=p\,a");
+        let label_selector = "a=b\u{a0}, c=d".to_owned();
+        let labels = Collection {
+            label_selector,
+            ..ingresses()
+        }
+        .canonical();
+        assert_eq!(labels.label_selector, "a=b\u{a0},c=d");
+    }
+
+    #[test]
+    fn a_collection_is_confined_to_the_one_namespace_that_is_given() {
+        let within = |namespace: &str| Collection::in_namespace(ingresses().gvr, namespace);
+        assert_eq!(within("apps").only_namespace(), Some("apps"));
+        assert_eq!(within(""), ingresses());
+        assert_eq!(within("").only_namespace(), None);
+        let two = Collection {
+            namespaces: vec!["apps".into(), "shop".into()],
+            ..ingresses()
+        };
+        assert_eq!(two.only_namespace(), None);
     }
 
     #[test]
