@@ -163,7 +163,7 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Bytes, WireError> {
 ///
 /// # Errors
 /// [`WireError::Limit`] over [`MESSAGE_BYTES_MAX`]; [`WireError::Body`] for anything else, nesting
-/// deeper than [`OBJECT_DEPTH_MAX`] and bytes after the value included.
+/// deeper than [`OBJECT_DEPTH_MAX`] and the levels of a record around that, and bytes after the value included.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
     within("bytes of a record", bytes.len(), MESSAGE_BYTES_MAX)?;
     // Also bounds every length prefix by the bytes that are really there.
@@ -173,9 +173,12 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
         None => return Err(WireError::body("malformed or cut short")),
     }
     let mut deserializer = rmp_serde::Deserializer::from_read_ref(bytes);
-    deserializer.set_max_depth(OBJECT_DEPTH_MAX);
+    deserializer.set_max_depth(RECORD_DEPTH_MAX);
     T::deserialize(&mut deserializer).map_err(WireError::body)
 }
+
+/// The levels that are decoded: those of the deepest value, and of the record that has it. The decoder fails at the last.
+const RECORD_DEPTH_MAX: usize = OBJECT_DEPTH_MAX + 16;
 
 /// A body (an object's or a result's) as a JSON value.
 ///

@@ -139,6 +139,16 @@ fn a_malformed_body_is_refused() {
         assert!(to_json(bytes).is_err(), "{what}");
         walk(BodyNode::new(bytes), 3);
     }
+    // NaN, infinity, and more pairs than there are bytes for: read in place without a check, each is null.
+    let unchecked = [
+        &b"\xcb\x7f\xf8\0\0\0\0\0\0"[..],
+        b"\xca\x7f\x80\0\0",
+        b"\x82\xa1a\xc0",
+    ];
+    for bytes in unchecked {
+        let shape = BodyNode::new(bytes).shape();
+        assert!(matches!(shape, Shape::Null), "{shape:?}");
+    }
 }
 
 #[test]
@@ -160,12 +170,25 @@ fn the_first_of_repeated_keys_is_found() {
 
 #[test]
 fn the_depth_of_a_body_is_limited() {
-    assert!(validate(&encode_json(&nested(OBJECT_DEPTH_MAX)).unwrap()).is_ok());
+    let deepest = nested(OBJECT_DEPTH_MAX);
+    let encoded = encode_json(&deepest).unwrap();
+    assert_eq!(
+        (validate(&encoded), to_json(&encoded)),
+        (Ok(()), Ok(deepest))
+    );
     let too_deep = Err(WireError::Limit {
         what: "depth of a body",
         limit: OBJECT_DEPTH_MAX,
     });
     assert_eq!(encode_json(&nested(OBJECT_DEPTH_MAX + 1)), too_deep);
+    // It is known before the value is written: the encoder would recurse into any depth.
+    let map_of = |inner: Value| Value::Object([("a".to_owned(), inner)].into_iter().collect());
+    let nested_maps = |depth: usize| (0..depth).fold(Value::Null, |inner, _| map_of(inner));
+    for (depth, fits) in [(OBJECT_DEPTH_MAX, true), (OBJECT_DEPTH_MAX + 1, false)] {
+        for value in [nested(depth), nested_maps(depth)] {
+            assert_eq!(nests_at_most(&value, OBJECT_DEPTH_MAX), fits, "{depth}");
+        }
+    }
     // A megabyte of opening brackets, read on a test's small stack.
     let bytes = vec![0x91; 1 << 20];
     assert_eq!(validate(&bytes).map(|()| Bytes::new()), too_deep);
@@ -252,8 +275,26 @@ fn a_value_that_shares_its_parts_is_written_up_to_its_limit() {
         assert_eq!(left.steps, expected.unwrap_or(0));
         match expected {
             Some(_) => assert_eq!(body.as_ref(), Ok(&whole)),
-            None => assert!(matches!(body, Err(WireError::Limit { .. }))),
+            None => {
+                let limit = steps as usize * 64 - 1;
+                let what = "bytes of a result for the steps that are left";
+                assert_eq!(body, Err(WireError::Limit { what, limit }));
+            }
         }
+    }
+
+    // Two steps are left: they pay for 191 bytes, and a byte more would take a third.
+    let expression = anteroom_jmespath::Expression::parse("@").unwrap();
+    for (bytes, fits) in [(191, true), (192, false)] {
+        let document = Value::from("x".repeat(bytes - 2));
+        let environment = anteroom_jmespath::Environment::standard();
+        let text = expression.evaluate(&document, &environment).unwrap();
+        let mut left = Budget {
+            steps: 2,
+            ..Budget::default()
+        };
+        assert_eq!(encode_result(&text, &mut left).is_ok(), fits, "{bytes}");
+        assert_eq!(left.steps, 0, "{bytes}");
     }
 }
 
