@@ -203,7 +203,10 @@ impl<'v> Machine<'v> {
             Expr::Fact(call) => self.fact(call),
             Expr::Subquery(call) => self.subquery(call),
             Expr::Call(call) => {
-                let arguments = self.all(&call.arguments)?;
+                let arguments = match call.function.is_fallback {
+                    true => self.fallback(&call.arguments)?,
+                    false => self.all(&call.arguments)?,
+                };
                 // Functions look through the texts that they are given, at least once.
                 for argument in &arguments {
                     if let Val::Text(text) = argument {

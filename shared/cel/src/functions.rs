@@ -36,7 +36,7 @@ const ALL: &[&[Function]] = &[
     url::FUNCTIONS,
 ];
 
-/// In the order of the keys; what has the same key stays in the order that it is in.
+/// In the order of the keys, which are of one type; what has the same key stays in the order that it is in.
 pub(crate) fn sorted<'v, T>(
     name: &'static str,
     tools: &mut Tools,
@@ -48,7 +48,7 @@ pub(crate) fn sorted<'v, T>(
         site: 0,
         tools,
     };
-    lists::sorted(&mut call, keyed)
+    lists::sorted_alike(&mut call, keyed)
 }
 
 /// The functions of a dialect. Of two with one name, the first counts.

@@ -57,6 +57,7 @@ fn count(source: &str) -> Counts {
                 at = after_line(bytes, at);
                 continue;
             }
+            b'`' => at = after_field(bytes, at),
             b'"' | b'\'' => at = after_text(bytes, at - 1, is_raw(bytes, at - 1)),
             b'(' | b'[' | b'{' => {
                 depth += 1;
@@ -81,6 +82,16 @@ fn count(source: &str) -> Counts {
 
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+}
+
+/// Returns the end of a field in backticks; of what is none, only the backtick counts.
+fn after_field(bytes: &[u8], from: usize) -> usize {
+    let is_of_field = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_.-/ ".contains(*byte);
+    let end = from + bytes[from..].iter().take_while(is_of_field).count();
+    match bytes.get(end) {
+        Some(b'`') => end + 1,
+        _ => from,
+    }
 }
 
 fn after_line(bytes: &[u8], from: usize) -> usize {
@@ -136,6 +147,8 @@ mod tests {
             ("a.?b[?c] ? d : e", 12, 1, 1),
             ("((a))", 5, 2, 0),
             ("'open ((", 1, 0, 0),
+            ("a.`b//c` + (d)", 7, 1, 0),
+            ("`b(((", 5, 3, 0),
         ] {
             let counts = count(source);
             let found = (counts.tokens, counts.nesting, counts.conditionals);

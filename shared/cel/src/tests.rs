@@ -77,6 +77,12 @@ fn cel_reads_present_and_missing_fields() {
             "optional.none().or(optional.of(1)).value() == 1",
             "optional.of(2).optMap(x, x * 2).value() == 4",
             "optional.of(2).optFlatMap(x, optional.none()).hasValue() == false",
+            "object.?spec.optFlatMap(x, x.replicas) == 3",
+            // The second argument counts only where there is no value.
+            "object.?spec.replicas.orValue(object.nothing) == 3",
+            "object.?spec.or(object.nothing).replicas.value() == 3",
+            "optional.of(1).or(optional.of(1 / 0)).value() == 1",
+            "{object.metadata.name: 1, 'web': 2} == {'web': 2} && {'a': 1, ?'a': optional.none()} == {'a': 1}",
             "optional.ofNonZeroValue('') == optional.none()",
             "{1: 'a'}[1u] == 'a' && {1: 'a'}[1.0] == 'a'",
         ],
@@ -107,7 +113,22 @@ fn cel_reads_present_and_missing_fields() {
                 "object.spec.replicas",
                 "it came to a int, and not to true or false",
             ),
-            ("{'a': 1, 'a': 2} == {}", "Failed with repeated key: a"),
+            (
+                "object.?nothing.orValue(object.nothing) == 1",
+                "no such key: nothing",
+            ),
+            (
+                "object.?nothing.or(object.nothing).hasValue()",
+                "no such key: nothing",
+            ),
+            (
+                "object.spec.containers[?18446744073709551615u] == optional.none()",
+                "no such overload: _[?_](list, uint)",
+            ),
+            (
+                "object.spec.containers[?1e300] == optional.none()",
+                "no such overload: _[?_](list, double)",
+            ),
         ],
     );
 }
@@ -229,6 +250,10 @@ fn the_request_has_the_fields_of_the_api_server() {
         ),
         (
             "!request.dryRun && has(request.userInfo.username)",
+            Ok(true),
+        ),
+        (
+            "request.?namespace.orValue('') == 'shop' && !request.?name.hasValue()",
             Ok(true),
         ),
         ("request.name == ''", Err("no such key: name")),

@@ -193,7 +193,7 @@ impl SourceWriter<'_> {
                 self.push("{");
                 self.joined(&made.fields, |writer, (name, field)| {
                     writer.push(if field.optional { "?" } else { "" });
-                    writer.push(name);
+                    writer.name(name);
                     writer.push(": ");
                     writer.expr(&field.value, Level::Conditional);
                 });
@@ -313,10 +313,17 @@ impl SourceWriter<'_> {
 
     /// Writes the field `.name`.
     fn field(&mut self, name: &str) {
+        self.push(".");
+        self.name(name);
+    }
+
+    /// Writes the name of a field, in backticks where those are needed.
+    fn name(&mut self, name: &str) {
         let is_plain = is_identifier(name) && !RESERVED.contains(&name);
-        self.push(if is_plain { "." } else { ".`" });
+        let quote = if is_plain { "" } else { "`" };
+        self.push(quote);
         self.push(name);
-        self.push(if is_plain { "" } else { "`" });
+        self.push(quote);
     }
 
     fn literal(&mut self, value: &Val<'_>) {

@@ -169,6 +169,14 @@ impl<'v> Val<'v> {
     }
 }
 
+/// The second in which the year 1 begins.
+const YEAR_ONE: i64 = -62_135_596_800;
+
+/// Returns whether a time is a timestamp of CEL, which has none before the year 1.
+pub(crate) fn is_timestamp(at: Timestamp) -> bool {
+    at.as_nanosecond() >= i128::from(YEAR_ONE) * 1_000_000_000
+}
+
 /// The error that an operator or function is not for arguments of such types.
 pub(crate) fn no_overload(function: &str, arguments: &[Val<'_>]) -> EvalError {
     let names: Vec<_> = arguments.iter().map(Val::type_name).collect();

@@ -4,7 +4,7 @@ use cel::common::ast::{Expr as Parsed, IdedExpr};
 
 use super::expr::{Compiler, Typed};
 use crate::{
-    CompileError, Dialect,
+    CompileError,
     ast::{Call, Expr, MacroKind, Operator, Root},
     functions,
     kind::Kind,
@@ -16,7 +16,7 @@ const OUTER: &str = "namespace";
 
 impl Compiler<'_> {
     pub(super) fn is_kyverno(&self) -> bool {
-        self.names.dialect == Dialect::Kyverno
+        self.names.is_kyverno()
     }
 
     /// `request.object` and `exceptions.allowedImages`, and their kin.
@@ -56,7 +56,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// Compiles `request.?field`, which the Kubernetes dialect refuses.
+    /// Compiles `request.?field`.
     pub(super) fn optional_request_field(
         &mut self,
         operand: &IdedExpr,
@@ -64,7 +64,7 @@ impl Compiler<'_> {
     ) -> Option<Result<Typed, CompileError>> {
         use cel::common::ast::LiteralValue;
 
-        if !self.is_kyverno() || !self.is_root(operand, "request") {
+        if !self.names.has_request() || !self.is_root(operand, "request") {
             return None;
         }
         let Parsed::Literal(LiteralValue::String(name)) = &field.expr else {
@@ -74,19 +74,27 @@ impl Compiler<'_> {
             .select(operand, name.inner(), true)
             .and_then(|(test, _)| Ok((test, self.select(operand, name.inner(), false)?.0)));
         Some(parts.and_then(|(test, value)| {
-            let Some(function) = functions::find("optional.of", false, Dialect::Kyverno) else {
-                return Err(CompileError::invalid("there is no function optional.of()"));
-            };
-            let call = Call {
-                function,
-                arguments: vec![value],
-                pattern: None,
-                site: 0,
-            };
-            let none = Expr::Literal(Val::Optional(None));
-            let parts = Box::new((test, Expr::Call(Box::new(call)), none));
-            Ok((Expr::Conditional(parts), Kind::Optional))
+            let there = self.optional("optional.of", vec![value])?;
+            let none = self.optional("optional.none", Vec::new())?;
+            Ok((
+                Expr::Conditional(Box::new((test, there, none))),
+                Kind::Optional,
+            ))
         }))
+    }
+
+    /// A call of a function that makes an optional.
+    fn optional(&self, name: &str, arguments: Vec<Expr>) -> Result<Expr, CompileError> {
+        let Some(function) = functions::find(name, false, self.names.dialect) else {
+            let message = format!("there is no function {name}()");
+            return Err(CompileError::Invalid(message));
+        };
+        Ok(Expr::Call(Box::new(Call {
+            function,
+            arguments,
+            pattern: None,
+            site: 0,
+        })))
     }
 
     /// `cel.bind(name, value, body)`; `None`: it is another call.

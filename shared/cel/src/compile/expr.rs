@@ -492,7 +492,8 @@ impl<'n> Compiler<'n> {
             MacroKind::All | MacroKind::Exists | MacroKind::ExistsOne => Kind::Bool,
             MacroKind::Map | MacroKind::SortBy => Kind::List,
             MacroKind::TransformMap | MacroKind::TransformMapEntry => Kind::Map,
-            MacroKind::OptionalMap | MacroKind::OptionalFlatMap => Kind::Optional,
+            MacroKind::OptionalMap => Kind::Optional,
+            MacroKind::OptionalFlatMap => Kind::Optional.or(made),
             MacroKind::Bind => made,
         };
         if result == Kind::Bool && !made.can_be(&[Kind::Bool]) {
@@ -500,6 +501,9 @@ impl<'n> Compiler<'n> {
         }
         if kind == MacroKind::TransformMapEntry && !made.can_be(&[Kind::Map]) {
             return Err(mismatch("transformMapEntry", &[made]));
+        }
+        if kind == MacroKind::OptionalFlatMap && !made.can_be(&[Kind::Optional]) {
+            return Err(mismatch("optFlatMap", &[made]));
         }
         let made = Macro {
             kind,

@@ -133,7 +133,7 @@ impl Compiler<'_> {
             return Ok(Expr::Variable(at));
         };
         Ok(Compiler::new(self.names, text)
-            .expr(&super::parse(text)?)?
+            .expr(&super::parse(text, self.names)?)?
             .0)
     }
 

@@ -125,6 +125,10 @@ impl Names {
         self.variables.get(at).is_some_and(|own| own.reads_list)
     }
 
+    pub(super) fn is_kyverno(&self) -> bool {
+        self.dialect == Dialect::Kyverno
+    }
+
     pub(super) fn has_request(&self) -> bool {
         !self.is_apart
     }

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     Budget, EvalError,
     ast::Operator,
-    value::{List, Val, no_overload},
+    value::{List, Val, is_timestamp, no_overload},
 };
 
 pub(super) fn negate<'v>(value: &Val<'v>) -> Result<Val<'v>, EvalError> {
@@ -117,7 +117,7 @@ fn subtract<'v>(left: Val<'v>, right: Val<'v>) -> Result<Val<'v>, EvalError> {
 }
 
 fn moved<'v>(at: Timestamp, by: i64) -> Result<Val<'v>, EvalError> {
-    at.checked_add(SignedDuration::from_nanos(by))
-        .map(Val::Timestamp)
-        .map_err(|_| EvalError::Overflow("timestamp"))
+    let moved = at.checked_add(SignedDuration::from_nanos(by)).ok();
+    let moved = moved.filter(|at| is_timestamp(*at)).map(Val::Timestamp);
+    moved.ok_or(EvalError::Overflow("timestamp"))
 }

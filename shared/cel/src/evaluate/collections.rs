@@ -9,7 +9,7 @@ use super::{
 use crate::{
     EvalError,
     ast::{Element, Expr, StructLiteral},
-    value::{List, Map, StructVal, Val, no_overload},
+    value::{List, Map, StructVal, Val, no_overload, same_key},
 };
 
 impl<'v> Machine<'v> {
@@ -144,15 +144,12 @@ impl<'v> Machine<'v> {
                 )));
             }
             self.tools.budget.steps(map.len() as u64 / 8)?;
-            if map
-                .iter()
-                .any(|(known, _)| crate::value::same_key(known, &key))
-            {
-                let message = format!("Failed with repeated key: {}", shown(&key));
-                return Err(EvalError::Refused(message));
-            }
             if let Some(value) = known(self.element(value), &mut lacks)?.flatten() {
-                map.push((key, value));
+                // Of values with the same key, the last counts.
+                match map.iter_mut().find(|(known, _)| same_key(known, &key)) {
+                    Some(entry) => *entry = (key, value),
+                    None => map.push((key, value)),
+                }
             }
         }
         complete(lacks)?;
@@ -192,13 +189,12 @@ fn element<'v>(list: &List<'v>, at: i64) -> Option<Val<'v>> {
     list.get(usize::try_from(at).ok()?)
 }
 
-/// A place in a list: a whole number of any type.
+/// A place in a list: a whole number of any type, as long as it is an int.
 fn whole(index: &Val<'_>) -> Option<i64> {
     match index {
         Val::Int(at) => Some(*at),
-        Val::Uint(at) => Some(i64::try_from(*at).unwrap_or(i64::MAX)),
-        // What is too large for an int is beyond any list.
-        Val::Double(at) if at.fract() == 0.0 => Some(*at as i64),
+        Val::Uint(at) => i64::try_from(*at).ok(),
+        Val::Double(at) if at.fract() == 0.0 && at.abs() < i64::MAX as f64 => Some(*at as i64),
         _ => None,
     }
 }

@@ -80,6 +80,21 @@ impl<'v> Machine<'v> {
         Ok(values)
     }
 
+    /// Evaluates the first subexpression, and the others only where that is an empty optional.
+    pub(super) fn fallback(&mut self, exprs: &'v [Expr]) -> Result<Vec<Val<'v>>, EvalError> {
+        let Some((first, others)) = exprs.split_first() else {
+            return Ok(Vec::new());
+        };
+        let mut values = match self.eval(first) {
+            Ok(value) => vec![value],
+            Err(error) => return Err(self.failed_beside(error, others)),
+        };
+        if let [Val::Optional(None)] = *values {
+            values.extend(self.all(others)?);
+        }
+        Ok(values)
+    }
+
     /// Evaluates two subexpressions that are both needed.
     #[inline]
     pub(super) fn both(

@@ -174,8 +174,8 @@ impl<'v> Machine<'v> {
         };
         let value = self.of_element(&made.body, (inner, None))?;
         match (made.kind, value) {
-            (MacroKind::OptionalFlatMap, value @ Val::Optional(_)) => Ok(value),
-            (MacroKind::OptionalFlatMap, other) => Err(no_overload("optFlatMap", &[other])),
+            // As in Go, which asks for an optional only where types are known.
+            (MacroKind::OptionalFlatMap, value) => Ok(value),
             (_, value) => Ok(Val::some(value)),
         }
     }

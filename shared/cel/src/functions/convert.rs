@@ -6,8 +6,14 @@ use super::function::{CallContext, CallResult, Function, global};
 use crate::{
     EvalError,
     kind::Kind::{Any, Bool, Bytes, Double, Int, Text, Type, Uint},
-    value::Val,
+    value::{Val, is_timestamp},
 };
+
+/// Nanoseconds of a second.
+const SECOND_NS: i128 = 1_000_000_000;
+
+/// The digits of a fraction of a second that count.
+const FRACTION_DIGITS: usize = 9;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     global("string", (1, 1), &[], Text, string),
@@ -113,7 +119,10 @@ fn int<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> 
             Ok(value) => value,
             Err(_) => return refuse_text(text, "int"),
         },
-        [Val::Timestamp(at)] => at.as_second(),
+        [Val::Timestamp(at)] => match i64::try_from(at.as_nanosecond().div_euclid(SECOND_NS)) {
+            Ok(seconds) => seconds,
+            Err(_) => return Err(overflow()),
+        },
         [Val::Duration(ns)] => *ns,
         other => return call.mismatch(other),
     }))
@@ -127,8 +136,8 @@ fn uint<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
         [Val::Double(value)] if *value >= 0.0 && *value < u64::MAX as f64 => *value as u64,
         [Val::Double(_)] => return Err(overflow()),
         [Val::Text(text)] => match text.parse() {
-            Ok(value) => value,
-            Err(_) => return refuse_text(text, "uint"),
+            Ok(value) if !text.starts_with('+') => value,
+            _ => return refuse_text(text, "uint"),
         },
         other => return call.mismatch(other),
     }))
@@ -140,11 +149,19 @@ fn double<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'
         [Val::Int(value)] => *value as f64,
         [Val::Uint(value)] => *value as f64,
         [Val::Text(text)] => match text.parse() {
-            Ok(value) => value,
-            Err(_) => return refuse_text(text, "double"),
+            Ok(value) if is_of_double(text, value) => value,
+            _ => return refuse_text(text, "double"),
         },
         other => return call.mismatch(other),
     }))
+}
+
+/// Digits are beyond any double where they come to infinity, and `nan` has no sign.
+fn is_of_double(text: &str, value: f64) -> bool {
+    match value.is_nan() {
+        true => !text.starts_with(['+', '-']),
+        false => value.is_finite() || !text.contains(|char: char| char.is_ascii_digit()),
+    }
 }
 
 fn boolean<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
@@ -184,14 +201,37 @@ fn same<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
     }
 }
 
-/// Reads a timestamp for `timestamp()` and its kin.
+/// Reads a timestamp for `timestamp()` and its kin: RFC 3339, without leap seconds and from the year 1 on.
 pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let is_there = |at: usize, byte: u8| bytes.get(at) == Some(&byte);
     // Shorter forms are allowed by ISO 8601, but not by RFC 3339.
     let is_full = is_there(4, b'-') && is_there(10, b'T') && is_there(16, b':');
-    let has_zone = text.ends_with('Z') || text.get(19..)?.contains(['+', '-']);
-    (is_full && has_zone).then(|| text.parse().ok())?
+    let (time, tail) = (text.get(..19)?, text.get(19..)?);
+    let (fraction, zone) = match tail.strip_prefix('.') {
+        Some(after) => after.split_at(after.find(|char: char| !char.is_ascii_digit())?),
+        None => ("", tail),
+    };
+    let has_fraction = !fraction.is_empty() || zone.len() == tail.len();
+    if !is_full || !has_fraction || time.ends_with("60") || !is_zone(zone) {
+        return None;
+    }
+    let fraction = fraction.get(..FRACTION_DIGITS).unwrap_or(fraction);
+    let point = if fraction.is_empty() { "" } else { "." };
+    let at = format!("{time}{point}{fraction}{zone}").parse().ok()?;
+    is_timestamp(at).then_some(at)
+}
+
+/// `Z`, or an offset as in `+05:30`.
+fn is_zone(text: &str) -> bool {
+    match text.as_bytes() {
+        [b'Z'] => true,
+        [b'+' | b'-', hour @ .., b':', ten, one] => {
+            let is_hour = matches!(hour, [b'0' | b'1', b'0'..=b'9'] | [b'2', b'0'..=b'3']);
+            is_hour && matches!(ten, b'0'..=b'5') && one.is_ascii_digit()
+        }
+        _ => false,
+    }
 }
 
 /// In seconds, as in `5400s` or `1.5s`.

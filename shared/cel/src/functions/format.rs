@@ -1,7 +1,7 @@
 //! `'%s of %d'.format([…])`
 //!
 //! As API servers show values: `%f` has commas between thousands, `%e` is written as in `1.500000×10⁰⁴`, with six
-//! places whatever is asked for, and texts in lists and maps are in quotes.
+//! places whatever is asked for. In lists and maps, texts are in quotes, and doubles without commas.
 
 use super::{
     convert,
@@ -84,6 +84,11 @@ fn format_argument(
     if let ('f' | 'e', Val::Double(_)) = (verb, value) {
         call.budget().steps(DOUBLE_STEPS)?;
     }
+    if let ('f' | 'e', Val::Text(text)) = (verb, value)
+        && let Some(value) = special_named(text)
+    {
+        return format_argument(call, verb, precision, &Val::Double(value));
+    }
     Ok(match (verb, value) {
         ('s', value) => {
             let mut text = String::new();
@@ -93,7 +98,8 @@ fn format_argument(
         ('d', Val::Int(value)) => value.to_string(),
         ('d', Val::Uint(value)) => value.to_string(),
         ('f', Val::Double(value)) => fixed(*value, places),
-        ('e', Val::Double(value)) => scientific(*value),
+        // What is asked for are not places, but the least length.
+        ('e', Val::Double(value)) => format!("{:>places$}", scientific(*value)),
         ('b', Val::Bool(value)) => u8::from(*value).to_string(),
         ('b', Val::Int(value)) => signed(*value, |value| format!("{value:b}")),
         ('b', Val::Uint(value)) => format!("{value:b}"),
@@ -144,11 +150,26 @@ fn special(value: f64) -> Option<&'static str> {
         .then_some(if value > 0.0 { "∞" } else { "-∞" })
 }
 
+/// The double that a text stands for where a verb wants a double.
+fn special_named(text: &str) -> Option<f64> {
+    match text {
+        "NaN" => Some(f64::NAN),
+        "Infinity" => Some(f64::INFINITY),
+        "-Infinity" => Some(f64::NEG_INFINITY),
+        _ => None,
+    }
+}
+
+/// Zero without a sign, as these verbs write it.
+fn unsigned_zero(value: f64) -> f64 {
+    if value == 0.0 { 0.0 } else { value }
+}
+
 fn fixed(value: f64, places: usize) -> String {
     if let Some(special) = special(value) {
         return special.to_owned();
     }
-    let text = format!("{value:.places$}");
+    let text = format!("{:.places$}", unsigned_zero(value));
     let (sign, text) = match text.strip_prefix('-') {
         Some(text) => ("-", text),
         None => ("", &*text),
@@ -169,7 +190,7 @@ fn scientific(value: f64) -> String {
     if let Some(special) = special(value) {
         return special.to_owned();
     }
-    let text = format!("{value:.PLACES$e}");
+    let text = format!("{:.PLACES$e}", unsigned_zero(value));
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let (sign, exponent) = match exponent.strip_prefix('-') {
         Some(exponent) => ("⁻", exponent),
@@ -223,16 +244,21 @@ fn show(
         Val::Map(map) => show_map(call, map, depth, text)?,
         Val::Bytes(bytes) => {
             call.budget().build(bytes.len())?;
-            let bytes = String::from_utf8_lossy(bytes);
+            let Ok(bytes) = std::str::from_utf8(bytes) else {
+                return Err(EvalError::refused("invalid UTF-8 in bytes"));
+            };
             match is_inside {
-                true => text.push_str(&format!("b{}", quoted(&bytes))),
-                false => text.push_str(&bytes),
+                true => text.push_str(&format!("b{}", quoted(bytes))),
+                false => text.push_str(bytes),
             }
         }
         Val::Double(value) if is_inside && !value.is_finite() => {
-            text.push_str(&quoted(&fixed(*value, PLACES)));
+            text.push_str(&quoted(&convert::shown(&Val::Double(*value))));
         }
-        Val::Double(value) if is_inside => text.push_str(&fixed(*value, PLACES)),
+        Val::Double(value) if is_inside => {
+            call.budget().steps(DOUBLE_STEPS)?;
+            text.push_str(&format!("{value:.PLACES$}"));
+        }
         Val::Duration(_) if is_inside => {
             text.push_str(&format!("duration({})", quoted(&convert::shown(value))));
         }

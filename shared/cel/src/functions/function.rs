@@ -29,6 +29,8 @@ pub(crate) struct Function {
     pub(crate) takes_pattern: bool,
     /// The function's value depends on the moment.
     pub(crate) is_nondeterministic: bool,
+    /// The second argument is evaluated only where the first is an empty optional.
+    pub(crate) is_fallback: bool,
     /// The result is an argument or a part of an argument, and the function reads no part of its arguments.
     pub(crate) passes_arguments: bool,
     pub(crate) run: for<'v> fn(&mut CallContext<'_>, &[Val<'v>]) -> CallResult<'v>,
@@ -44,6 +46,12 @@ impl Function {
     /// Marks a function whose result is an argument or a part of an argument, and which reads no field of any object.
     pub(super) const fn passing(mut self) -> Self {
         self.passes_arguments = true;
+        self
+    }
+
+    /// Marks a function whose second argument counts only where the first is an empty optional.
+    pub(super) const fn falling_back(mut self) -> Self {
+        self.is_fallback = true;
         self
     }
 
@@ -140,6 +148,7 @@ pub(super) const fn method(
         result,
         takes_pattern: false,
         is_nondeterministic: false,
+        is_fallback: false,
         passes_arguments: false,
         run,
     }

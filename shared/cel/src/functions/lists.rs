@@ -86,10 +86,16 @@ fn is_sorted<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResul
     let [Val::List(list)] = arguments else {
         return call.mismatch(arguments);
     };
-    for (left, right) in list.iter().zip(list.iter().skip(1)) {
-        if order(call, &left, &right)?.is_gt() {
+    let mut before: Option<Val<'v>> = None;
+    for element in list.iter() {
+        // It has an order at all. Elements of different types are in any order.
+        order(call, &element, &element)?;
+        if let Some(before) = &before
+            && compare(before, &element, call.budget())?.flatten() == Some(Ordering::Greater)
+        {
             return Ok(Val::Bool(false));
         }
+        before = Some(element);
     }
     Ok(Val::Bool(true))
 }
@@ -221,17 +227,34 @@ fn sort<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
     };
     call.budget().elements(list.len())?;
     let keyed = list.iter().map(|element| (element, ())).collect();
-    let sorted = sorted(call, keyed)?;
+    let sorted = sorted_alike(call, keyed)?;
     Ok(Val::list(
         sorted.into_iter().map(|(element, ())| element).collect(),
     ))
+}
+
+/// In the order of the keys, which are of one type that has an order.
+pub(super) fn sorted_alike<'v, T>(
+    call: &mut CallContext<'_>,
+    keyed: Vec<(Val<'v>, T)>,
+) -> Result<Vec<(Val<'v>, T)>, EvalError> {
+    if let Some((first, _)) = keyed.first() {
+        order(call, first, first)?;
+        for (key, _) in &keyed {
+            call.budget().step()?;
+            if key.type_name() != first.type_name() {
+                return Err(no_overload(call.name, &[key.clone(), first.clone()]));
+            }
+        }
+    }
+    sorted(call, keyed)
 }
 
 /// In the order of the keys; what has the same key stays in the order that it is in.
 ///
 /// A merge sort of our own: that of the standard library may panic where an order is not total, as that of NaN, and
 /// where a comparison fails.
-pub(super) fn sorted<'v, T>(
+fn sorted<'v, T>(
     call: &mut CallContext<'_>,
     mut keyed: Vec<(Val<'v>, T)>,
 ) -> Result<Vec<(Val<'v>, T)>, EvalError> {

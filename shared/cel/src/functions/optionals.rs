@@ -23,8 +23,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("unwrapOpt", (1, 1), &[List], List, unwrap),
     method("hasValue", (1, 1), OF_OPTIONAL, Bool, has_value),
     method("value", (1, 1), OF_OPTIONAL, Any, value).passing(),
-    method("or", (2, 2), OF_OPTIONAL, Optional, or).passing(),
-    method("orValue", (2, 2), OF_OPTIONAL, Any, or_value).passing(),
+    method("or", (2, 2), OF_OPTIONAL, Optional, or)
+        .passing()
+        .falling_back(),
+    method("orValue", (2, 2), OF_OPTIONAL, Any, or_value)
+        .passing()
+        .falling_back(),
 ];
 
 fn of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
@@ -88,18 +92,19 @@ fn value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v
     }
 }
 
+/// Called with the first argument alone, unless that is an empty optional: as all that fall back.
 fn or<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Optional(None), other @ Val::Optional(_)] => Ok(other.clone()),
-        [value @ Val::Optional(Some(_)), Val::Optional(_)] => Ok(value.clone()),
+        [value @ Val::Optional(Some(_))] => Ok(value.clone()),
         other => call.mismatch(other),
     }
 }
 
 fn or_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
-        [Val::Optional(Some(value)), _] => Ok((**value).clone()),
         [Val::Optional(None), other] => Ok(other.clone()),
+        [Val::Optional(Some(value))] => Ok((**value).clone()),
         other => call.mismatch(other),
     }
 }

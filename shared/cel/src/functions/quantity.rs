@@ -21,7 +21,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("compareTo", (2, 2), OF_ORDERED, Int, order),
     method("isGreaterThan", (2, 2), OF_ORDERED, Bool, order),
     method("isLessThan", (2, 2), OF_ORDERED, Bool, order),
-    method("sign", (1, 1), OF_QUANTITY, Int, whole),
+    global("sign", (1, 1), OF_QUANTITY, Int, sign),
+    // Kubernetes has the plain function alone.
+    method("sign", (1, 1), OF_QUANTITY, Int, sign),
     method("isInteger", (1, 1), OF_QUANTITY, Bool, whole),
     method("asInteger", (1, 1), OF_QUANTITY, Any, whole),
     method("asApproximateFloat", (1, 1), OF_QUANTITY, Double, float),
@@ -46,15 +48,15 @@ fn is_quantity<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallRes
 
 fn sum<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let (left, right) = match arguments {
-        [Val::Quantity(left), Val::Quantity(right)] => (left.0, right.0),
-        [Val::Quantity(left), Val::Int(right)] => (left.0, i128::from(*right) * ONE),
+        [Val::Quantity(left), Val::Quantity(right)] => (*left, *right),
+        [Val::Quantity(left), Val::Int(right)] => (*left, Quantity::from(*right)),
         other => return call.mismatch(other),
     };
     let sum = match call.name {
-        "add" => left.checked_add(right),
-        _ => left.checked_sub(right),
+        "add" => left.plus(right),
+        _ => right.negated().and_then(|right| left.plus(right)),
     };
-    sum.map(|sum| Val::Quantity(Quantity(sum)))
+    sum.map(Val::Quantity)
         .ok_or(EvalError::Overflow("quantity"))
 }
 
@@ -71,16 +73,18 @@ fn order<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v
     })
 }
 
+fn sign<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
+    match arguments {
+        [Val::Quantity(value)] => Ok(Val::Int(value.billionths().signum() as i64)),
+        other => call.mismatch(other),
+    }
+}
+
 fn whole<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
-    let [Val::Quantity(Quantity(value))] = arguments else {
+    let [Val::Quantity(value)] = arguments else {
         return call.mismatch(arguments);
     };
-    let whole = match value % ONE {
-        0 => i64::try_from(value / ONE).ok(),
-        _ => None,
-    };
-    match (call.name, whole) {
-        ("sign", _) => Ok(Val::Int(value.signum() as i64)),
+    match (call.name, value.whole()) {
         ("isInteger", whole) => Ok(Val::Bool(whole.is_some())),
         (_, Some(whole)) => Ok(Val::Int(whole)),
         (_, None) => Err(EvalError::refused("cannot convert value to integer")),
@@ -88,9 +92,9 @@ fn whole<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v
 }
 
 fn float<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
-    let [Val::Quantity(Quantity(value))] = arguments else {
+    let [Val::Quantity(value)] = arguments else {
         return call.mismatch(arguments);
     };
-    let (whole, rest) = (value / ONE, value % ONE);
+    let (whole, rest) = (value.billionths() / ONE, value.billionths() % ONE);
     Ok(Val::Double(whole as f64 + rest as f64 / ONE as f64))
 }

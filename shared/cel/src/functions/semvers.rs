@@ -38,25 +38,30 @@ fn read(
     call.budget().steps(text.len() as u64)?;
     Ok(Some(match normalize {
         false => Version::parse(text).ok(),
-        true => Version::parse(&normalized(text)).ok(),
+        true => normalized(text).and_then(|text| Version::parse(&text).ok()),
     }))
 }
 
-fn normalized(text: &str) -> String {
+/// `None`: parts are missing before a suffix, as in `1.2-rc.1`.
+fn normalized(text: &str) -> Option<String> {
     let text = text.strip_prefix('v').unwrap_or(text);
-    let end = text.find(['-', '+']).unwrap_or(text.len());
-    let (numbers, rest) = text.split_at(end);
-    let mut parts: Vec<_> = numbers
-        .split('.')
-        .map(|part| match part.trim_start_matches('0') {
-            "" if !part.is_empty() => "0",
-            part => part,
-        })
-        .collect();
-    while parts.len() < 3 {
-        parts.push("0");
+    let mut parts: Vec<_> = text.splitn(3, '.').map(without_zeros).collect();
+    if parts.len() < 3 && parts.last()?.contains(['-', '+']) {
+        return None;
     }
-    format!("{}{rest}", parts.join("."))
+    parts.resize(3, "0");
+    Some(parts.join("."))
+}
+
+/// A part of a version, with one zero at most before what is no digit.
+fn without_zeros(part: &str) -> &str {
+    let zeros = part.bytes().take_while(|byte| *byte == b'0').count();
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let kept = match part.as_bytes().get(zeros).is_some_and(is_digit) {
+        true => zeros,
+        false => zeros.saturating_sub(1),
+    };
+    &part[kept..]
 }
 
 fn semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {

@@ -93,22 +93,28 @@ fn index_of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult
     };
     call.budget().charge_scan(2 * text.len())?;
     let length = text.chars().count();
-    let offset = offset.unwrap_or(if is_last { length as i64 } else { 0 });
-    let from = match usize::try_from(offset) {
-        Ok(from) if from <= length => byte_of(text, from),
-        _ => return out_of_range(offset),
+    let from = match offset.map(|offset| usize::try_from(offset).map_err(|_| offset)) {
+        None if is_last => length,
+        None => 0,
+        Some(Ok(from)) => from,
+        Some(Err(offset)) => return out_of_range(offset),
     };
+    if part.is_empty() {
+        return Ok(Val::Int(from.min(length) as i64));
+    }
+    if from >= length && offset.is_some() {
+        return Ok(Val::Int(-1));
+    }
+    let from = byte_of(text, from);
     let found = match is_last {
         false => text[from..].find(&**part).map(|found| from + found),
         true => {
             // It may begin at the place, and go on after it.
-            let end = (from + part.len()).min(text.len());
-            let mut end = end;
+            let mut end = (from + part.len()).min(text.len());
             while !text.is_char_boundary(end) {
-                end += 1;
+                end -= 1;
             }
-            let last = text[..end].rfind(&**part);
-            last.filter(|found| *found <= from)
+            text[..end].rfind(&**part)
         }
     };
     let place = found.map_or(-1, |found| text[..found].chars().count() as i64);

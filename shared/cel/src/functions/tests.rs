@@ -15,6 +15,10 @@ fn string_functions_give_their_values() {
             "object.s.indexOf('a') == 1 && object.s.indexOf('a', 2) == 5 && object.s.indexOf('x') == -1",
             "object.s.lastIndexOf('a') == 5 && object.s.lastIndexOf('a', 4) == 1",
             "object.s.lastIndexOf('cat', 4) == 4 && object.s.lastIndexOf('cat', 3) == -1",
+            "'éaé'.lastIndexOf('é', 1) == 0 && 'éaé'.lastIndexOf('é') == 2 && 'éaé'.lastIndexOf('aé', 2) == 1",
+            // From the end on nothing is found but the empty text.
+            "'abc'.indexOf('c', 3) == -1 && 'abc'.indexOf('x', 9) == -1 && 'abc'.indexOf('', 9) == 3",
+            "'abc'.lastIndexOf('c', 3) == -1 && 'abc'.lastIndexOf('c', 9) == -1 && 'abc'.lastIndexOf('', 2) == 2",
             "object.e.indexOf('a') == 1 && object.e.indexOf('') == 0 && object.e.lastIndexOf('') == 2",
             "['a', 'b'].join() == 'ab' && ['a', 'b'].join('-') == 'a-b' && [].join('x') == ''",
             "'TéX'.lowerAscii() == 'téx' && 'téx'.upperAscii() == 'TéX' && ' a\\t'.trim() == 'a'",
@@ -35,7 +39,8 @@ fn string_functions_give_their_values() {
         &[
             ("'a'.charAt(2) == ''", "index out of range: 2"),
             ("'a'.charAt(-1) == ''", "index out of range: -1"),
-            ("'a'.indexOf('a', 2) == 0", "index out of range: 2"),
+            ("'a'.indexOf('a', -1) == 0", "index out of range: -1"),
+            ("'a'.lastIndexOf('', -1) == 0", "index out of range: -1"),
             ("'abc'.substring(4) == ''", "index out of range: 4"),
             (
                 "'abc'.substring(2, 1) == ''",
@@ -69,6 +74,19 @@ fn format_writes_every_kind_of_value() {
             "'%f|%.1f|%f'.format([1234567.5, -123.0, -1.0 / 0.0])",
             "1,234,567.500000|-123.0|-∞",
         ),
+        (
+            "'%s'.format([[1000.5, -0.0, 1.0 / 0.0]])",
+            "[1000.500000, -0.000000, \"+Inf\"]",
+        ),
+        (
+            "'%f|%.1f|%e'.format([-0.0, -0.01, -0.0])",
+            "0.000000|-0.0|0.000000×10⁰⁰",
+        ),
+        (
+            "'%f|%f|%e'.format(['NaN', 'Infinity', '-Infinity'])",
+            "NaN|∞|    -∞",
+        ),
+        ("'%.16e'.format([1.0])", "   1.000000×10⁰⁰"),
         ("'%.2f|%f'.format([1.005, 2.0])", "1.00|2.000000"),
         (
             "'%.1e %e'.format([1234.5, -0.00012])",
@@ -96,6 +114,9 @@ fn format_writes_every_kind_of_value() {
         &[
             ("'%d'.format(['a']) == ''", "`%d` is not for a string"),
             ("'%f'.format([1]) == ''", "`%f` is not for a int"),
+            ("'%f'.format(['nan']) == ''", "`%f` is not for a string"),
+            ("'%s'.format([b'\\xff']) == ''", "invalid UTF-8 in bytes"),
+            ("'%s'.format([[b'\\xff']]) == ''", "invalid UTF-8 in bytes"),
             ("'%q'.format(['a']) == ''", "a format has no verb `%q`"),
             (
                 "'%s'.format([]) == ''",
@@ -127,15 +148,30 @@ fn list_and_set_functions_give_their_values() {
             "[1, 2, 1.0].distinct() == [1, 2] && [[1], [2, [3]]].flatten() == [1, 2, [3]]",
             "[[1, [2, [3]]]].flatten(9) == [1, 2, 3] && [[1]].flatten(0) == [[1]]",
             "[1, 2, 3].slice(1, 3) == [2, 3] && [1].slice(1, 1) == []",
-            "object.list.sort() == [1, 2, 3]",
+            "object.list.sort() == [1, 2, 3] && [].sort() == [] && [true, false].sort() == [false, true]",
+            // Elements of different types are in any order.
+            "[1, 'a', 0].isSorted() && ![2, 1.5].isSorted() && [1.5, 2].min() == 1.5",
             "sets.contains([1, 2, 3], [2, 3.0]) && !sets.contains([1], [2]) && sets.contains([], [])",
             "sets.equivalent([1, 1, 2], [2, 1]) && !sets.equivalent([1], [1, 2])",
             "sets.intersects([1, 2], [2, 3]) && !sets.intersects([], [1])",
         ],
     );
     all_errors(
-        &json!({"mixed": [1, "a"]}),
+        &json!({"mixed": [1, "a"], "numbers": [1.5, 2]}),
         &[
+            (
+                "object.numbers.sort() == []",
+                "no such overload: sort(int, double)",
+            ),
+            (
+                "[1, 2].sortBy(x, x == 1 ? 1 : 1.5) == []",
+                "no such overload: sortBy(double, int)",
+            ),
+            ("[{}].sort() == []", "no such overload: sort(map, map)"),
+            (
+                "[null].isSorted()",
+                "no such overload: isSorted(null_type, null_type)",
+            ),
             ("[].min() == 0", "min called on empty list"),
             (
                 "object.mixed.max() == 1",
@@ -164,18 +200,20 @@ fn quantity_functions_give_their_values() {
             "quantity(object.memory).isGreaterThan(quantity('1G')) && quantity('1Ki') == quantity('1024')",
             "quantity(object.cpu).isLessThan(quantity('1')) && quantity('1').compareTo(quantity('1000m')) == 0",
             "quantity('1').compareTo(quantity('2')) == -1 && quantity('-1').sign() == -1 && quantity('0').sign() == 0",
+            "sign(quantity('-1')) == -1 && sign(quantity('0')) == 0 && sign(quantity('1m')) == 1",
             "quantity('50k').add(20).asInteger() == 50020 && quantity('50k').sub(quantity('50k')).sign() == 0",
             "quantity('50k').add(quantity('1')) == quantity('50001') && quantity('5').sub(7).asInteger() == -2",
+            "!quantity('2000m').isInteger() && !quantity('1.0').isInteger() && quantity('1.5k').asInteger() == 1500",
             "quantity('5').isInteger() && !quantity('50m').isInteger() && quantity('2e3').asInteger() == 2000",
             "quantity('1.5').asApproximateFloat() == 1.5 && quantity('0.1n') == quantity('1n')",
             "isQuantity('10') && isQuantity('-1.5Mi') && isQuantity('.5') && isQuantity('1E') && isQuantity('1e3')",
             "!isQuantity('') && !isQuantity('1 Mi') && !isQuantity('Mi') && !isQuantity('1mi') && !isQuantity('1.1.1')",
             "!isQuantity('1e99')",
             "quantity('-0.1n') == quantity('-1n') && quantity('1e-99') == quantity('1n') && quantity('0e99').sign() == 0",
-            "quantity('+001.50') == quantity('1500m') && quantity('1Ei').asInteger() == 1152921504606846976",
+            "quantity('+001.50') == quantity('1500m') && quantity('1Ei') == quantity('1152921504606846976')",
             "isQuantity('1e20') && !isQuantity('1e30') && !isQuantity('170141183460469231731687303716')",
             // As in Kubernetes, powers of two stop at the largest int.
-            "quantity('16Ei').asInteger() == 9223372036854775807",
+            "quantity('16Ei') == quantity('9223372036854775807')",
         ],
     );
     all_errors(
@@ -187,6 +225,10 @@ fn quantity_functions_give_their_values() {
             ),
             (
                 "quantity('50m').asInteger() == 1",
+                "cannot convert value to integer",
+            ),
+            (
+                "quantity('1Pi').asInteger() == 1",
                 "cannot convert value to integer",
             ),
         ],
@@ -219,6 +261,8 @@ fn address_and_url_functions_give_their_values() {
             "url('https://a/b c'.replace(' ', '%20')).getEscapedPath() == '/b%20c' && url('/é').getEscapedPath() == '/%C3%A9'",
             "url('https://a/?k=1&k=2&b=%41+').getQuery() == {'k': ['1', '2'], 'b': ['A ']}",
             "url('/a') == url('/a') && string(url('/a')) == '/a'",
+            "url('HTTP://a') == url('http://a') && url('http://a/é') == url('http://a/%C3%A9') && url('/x#') == url('/x')",
+            "url('http://a') != url('http://A') && url('/a') != url('/a?') && url('/%c3%a9') != url('/é')",
             "url('https://a/p?key with spaces=value with spaces').getQuery() == {'key with spaces': ['value with spaces']}",
             "url('https://a/?a=1;b=2&c=3#d').getQuery() == {'c': ['3']}",
         ],
@@ -253,15 +297,23 @@ fn regex_and_version_functions_give_their_values() {
             "semver('1.2.3').major() == 1 && semver('1.2.3').minor() == 2 && semver('1.2.3').patch() == 3",
             "semver('1.2.3').isLessThan(semver('1.10.0')) && semver('2.0.0').isGreaterThan(semver('2.0.0-rc.1'))",
             "semver('1.2.3').compareTo(semver('1.2.3')) == 0 && semver('1.0.0+a') == semver('1.0.0+b')",
-            "semver('v01.0', true) == semver('1.0.0')",
+            "semver('v01.0', true) == semver('1.0.0') && semver('1.02.003-rc.1', true) == semver('1.2.3-rc.1')",
+            "semver('00.0.0-a', true) == semver('0.0.0-a') && !isSemver('1.2-a', true) && !isSemver('1+a', true)",
+            "!isSemver('1..2', true) && !isSemver('1.2.3.4', true)",
         ],
     );
     all_errors(
         &json!({}),
-        &[(
-            "semver('x') == semver('1.0.0')",
-            "no semantic version as in 1.2.3",
-        )],
+        &[
+            (
+                "semver('x') == semver('1.0.0')",
+                "no semantic version as in 1.2.3",
+            ),
+            (
+                "semver('1.2-a', true) == semver('1.2.0-a')",
+                "no semantic version as in 1.2.3",
+            ),
+        ],
     );
 }
 
@@ -284,9 +336,17 @@ fn conversions_and_time_functions_give_their_values() {
             "timestamp(object.at).getMinutes('-05:30') == 44 && timestamp(object.at).getHours('UTC') == 12",
             "timestamp(object.at).getSeconds() == 15 && timestamp(object.at).getMilliseconds() == 678",
             "string(timestamp('2024-01-02T03:04:05Z')) == '2024-01-02T03:04:05Z'",
+            "timestamp('2024-01-02T03:04:05.1234567899Z') == timestamp('2024-01-02T03:04:05.123456789Z')",
+            "timestamp('2024-01-02T03:04:05+23:59') < timestamp('2024-01-02T03:04:05-00:00')",
+            "timestamp('0001-01-01T00:00:00Z') == timestamp(-62135596800)",
+            "int(timestamp('1969-12-31T23:59:59.5Z')) == -1 && int(timestamp('1970-01-01T00:00:01.5Z')) == 1",
+            "timestamp(0).getHours('1:00') == 1 && timestamp(0).getMinutes('-0:30') == 30 && timestamp(0).getHours('30:5') == 6",
+            "timestamp(0).getMinutes('1:75') == 15 && timestamp(0).getHours('-1:75') == 21 && timestamp(0).getHours('0:-30') == 23",
+            "timestamp(0).getHours('') == 0 && timestamp(0).getHours('Local') == 0",
+            "double('inf') > 1.0 && double('-Infinity') < 1.0 && double('nan') != double('nan') && int('+5') == 5",
             "duration('1h30m').getMinutes() == 90 && duration('90s').getHours() == 0 && duration('1.5s').getMilliseconds() == 1500",
             "string(duration('1.5s')) == '1.5s' && string(duration('-90m')) == '-5400s' && duration('0') == duration('0s')",
-            "duration('1h1m1s1ms1us1ns') > duration('1h1m1s1ms1us') && duration('+1s') == duration(1)",
+            "duration('1h1m1s1ms1us1ns') > duration('1h1m1s1ms1us') && duration('+1s') == duration('1s')",
             "duration('-9223372036854775808ns') < duration('9223372036854775807ns') && duration('-0') == duration('0s')",
             "duration('.5s1.s') == duration('1500ms') && duration('3µs') == duration('3000ns')",
             "duration('0.1234567891234567891234s') == duration('123456789ns')",
@@ -295,13 +355,36 @@ fn conversions_and_time_functions_give_their_values() {
         ],
     );
     all_errors(
-        &json!({}),
+        &json!({"i": 5}),
         &[
             ("int('x') == 1", "`x` is no int"),
             ("int(1e19) == 1", "integer overflow"),
             ("int(18446744073709551615u) == 1", "integer overflow"),
             ("uint(-1) == 1u", "unsigned integer overflow"),
             ("bool('yes')", "`yes` is no bool"),
+            ("uint('+5') == 5u", "`+5` is no uint"),
+            ("double('1e999') == 1.0", "`1e999` is no double"),
+            ("double('+nan') == 1.0", "`+nan` is no double"),
+            (
+                "timestamp(-62135596801) == timestamp(0)",
+                "timestamp overflow",
+            ),
+            (
+                "timestamp('0001-01-01T00:00:00Z') - duration('1ns') == timestamp(0)",
+                "timestamp overflow",
+            ),
+            (
+                "duration(object.i) == duration('5s')",
+                "no such overload: duration(int)",
+            ),
+            (
+                "timestamp(0).getHours('Z') == 0",
+                "`Z` is no time zone that is known here: UTC, or an offset as in +02:00",
+            ),
+            (
+                "timestamp(0).getHours(':') == 0",
+                "`:` is no time zone that is known here: UTC, or an offset as in +02:00",
+            ),
             ("string([1]) == ''", "no such overload: string(list)"),
             (
                 "timestamp('2024-01-02') == timestamp(0)",
@@ -325,6 +408,33 @@ fn conversions_and_time_functions_give_their_values() {
             ),
         ],
     );
+}
+
+#[test]
+fn timestamps_are_written_as_rfc_3339_says() {
+    for text in [
+        "2024-06-30T23:59:60Z",
+        "2024-01-02T03:04:05+0530",
+        "2024-01-02T03:04:05+05",
+        "2024-01-02T03:04:05+24:00",
+        "2024-01-02T03:04:05+05:60",
+        "2024-01-02T03:04:05+01:00:30",
+        "2024-01-02T03:04:05+01:00[Europe/Berlin]",
+        "2024-01-02T03:04:05.Z",
+        "2024-01-02T03:04:05,5Z",
+        "2024-01-02T03:04:05.5",
+        "2024-01-02T3:04:05Z",
+        "2024-01-02T03:04:05Zé",
+        "2024-02-30T03:04:05Z",
+        "0000-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+01:00",
+    ] {
+        let error = format!("`{text}` is no timestamp as in 2024-01-02T03:04:05Z");
+        all_errors(
+            &json!({"t": text}),
+            &[("timestamp(object.t) == timestamp(0)", &error)],
+        );
+    }
 }
 
 #[test]

@@ -1,10 +1,7 @@
 //! Timestamps and durations.
 
 use anteroom_functions::values::duration_ns;
-use jiff::{
-    Timestamp, Zoned,
-    tz::{Offset, TimeZone},
-};
+use jiff::{SignedDuration, Timestamp, Zoned, tz::TimeZone};
 
 use super::{
     convert,
@@ -12,8 +9,8 @@ use super::{
 };
 use crate::{
     EvalError,
-    kind::Kind::{self, Duration, Int, Timestamp as Moment},
-    value::Val,
+    kind::Kind::{self, Duration, Int, Text, Timestamp as Moment},
+    value::{Val, is_timestamp},
 };
 
 const OF_TIME: &[Kind] = &[Moment, Duration];
@@ -21,7 +18,7 @@ const OF_MOMENT: &[Kind] = &[Moment];
 
 pub(super) const FUNCTIONS: &[Function] = &[
     global("timestamp", (1, 1), &[], Moment, timestamp),
-    global("duration", (1, 1), &[], Duration, duration),
+    global("duration", (1, 1), &[Text, Duration], Duration, duration),
     method("getFullYear", (1, 2), OF_MOMENT, Int, part),
     method("getMonth", (1, 2), OF_MOMENT, Int, part),
     method("getDate", (1, 2), OF_MOMENT, Int, part),
@@ -36,12 +33,17 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 const SECOND_NS: i64 = 1_000_000_000;
 
+/// Minutes of an hour, and seconds of a minute.
+const MINUTES: i64 = 60;
+
 fn timestamp<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [value @ Val::Timestamp(_)] => Ok(value.clone()),
-        [Val::Int(seconds)] => Timestamp::from_second(*seconds)
-            .map(Val::Timestamp)
-            .map_err(|_| EvalError::Overflow("timestamp")),
+        [Val::Int(seconds)] => {
+            let at = Timestamp::from_second(*seconds).ok();
+            let at = at.filter(|at| is_timestamp(*at)).map(Val::Timestamp);
+            at.ok_or(EvalError::Overflow("timestamp"))
+        }
         [Val::Text(text)] => convert::timestamp(text).map(Val::Timestamp).ok_or_else(|| {
             let start: String = text.chars().take(40).collect();
             EvalError::Refused(format!(
@@ -55,10 +57,6 @@ fn timestamp<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResul
 fn duration<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [value @ Val::Duration(_)] => Ok(value.clone()),
-        [Val::Int(seconds)] => seconds
-            .checked_mul(SECOND_NS)
-            .map(Val::Duration)
-            .ok_or(EvalError::Overflow("duration")),
         [Val::Text(text)] => parse_duration(text).map(Val::Duration).ok_or_else(|| {
             let start: String = text.chars().take(40).collect();
             EvalError::Refused(format!("`{start}` is no duration as in 1h30m"))
@@ -75,7 +73,7 @@ fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
     let at = match arguments {
         [Val::Duration(ns)] => return of_duration(call, *ns, arguments),
         [Val::Timestamp(at)] => at.to_zoned(TimeZone::UTC),
-        [Val::Timestamp(at), Val::Text(zone)] => at.to_zoned(offset(zone)?),
+        [Val::Timestamp(at), Val::Text(zone)] => local(*at, zone)?.to_zoned(TimeZone::UTC),
         other => return call.mismatch(other),
     };
     let Some(value) = of_moment(call.name, &at) else {
@@ -112,32 +110,27 @@ fn of_duration<'v>(call: &CallContext<'_>, ns: i64, arguments: &[Val<'v>]) -> Ca
     Ok(Val::Int(ns / unit))
 }
 
-/// `UTC`, or an offset as in `+02:00`. Names of places are not known here.
-fn offset(zone: &str) -> Result<TimeZone, EvalError> {
-    if matches!(zone, "UTC" | "Z") {
-        return Ok(TimeZone::UTC);
+/// The time that clocks have at an offset as in `+02:00`. Names of places are not known here.
+fn local(at: Timestamp, zone: &str) -> Result<Timestamp, EvalError> {
+    if matches!(zone, "" | "UTC" | "Local") {
+        return Ok(at);
     }
     let seconds = || {
-        let (negative, digits) = match zone.as_bytes().first()? {
-            b'-' => (true, &zone[1..]),
-            b'+' => (false, &zone[1..]),
-            _ => (false, zone),
+        let (hours, minutes) = zone.split_once(':')?;
+        let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+        let hours = hours.checked_mul(MINUTES)?;
+        let minutes = match zone.starts_with('-') {
+            true => hours.checked_sub(minutes)?,
+            false => hours.checked_add(minutes)?,
         };
-        let (hours, minutes) = digits.split_once(':')?;
-        let two = |digits: &str| -> Option<i32> {
-            let is_number = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_digit());
-            is_number.then(|| digits.parse().ok())?
-        };
-        let seconds = 3600 * two(hours)? + 60 * two(minutes)?;
-        Some(if negative { -seconds } else { seconds })
+        minutes.checked_mul(MINUTES)
     };
-    seconds()
-        .and_then(|seconds| Offset::from_seconds(seconds).ok())
-        .map(TimeZone::fixed)
-        .ok_or_else(|| {
-            let start: String = zone.chars().take(40).collect();
-            EvalError::Refused(format!(
-                "`{start}` is no time zone that is known here: UTC, or an offset as in +02:00"
-            ))
-        })
+    let Some(seconds) = seconds() else {
+        let start: String = zone.chars().take(40).collect();
+        return Err(EvalError::Refused(format!(
+            "`{start}` is no time zone that is known here: UTC, or an offset as in +02:00"
+        )));
+    };
+    at.checked_add(SignedDuration::from_secs(seconds))
+        .map_err(|_| EvalError::Overflow("timestamp"))
 }

@@ -29,7 +29,7 @@ fn url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> 
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
-    call.budget().build(4 * text.len())?;
+    call.budget().build(8 * text.len())?;
     let url = Url::parse(text).map(|url| Val::Url(Arc::new(url)));
     url.ok_or_else(|| {
         let start: String = text.chars().take(80).collect();
@@ -41,7 +41,7 @@ fn is_url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
-    call.budget().build(4 * text.len())?;
+    call.budget().build(8 * text.len())?;
     Ok(Val::Bool(Url::is_one(text)))
 }
 

@@ -71,7 +71,7 @@ fn each_dialect_has_its_own_functions_and_names() {
         "request.object.a == 1",
         "exceptions.allowedImages == []",
         "Object{} == null",
-        "request.?name.hasValue()",
+        "object.`a-b` == 1",
     ] {
         assert!(Program::compile(source, &names()).is_ok(), "{source}");
         assert!(
@@ -109,8 +109,33 @@ fn each_dialect_has_its_own_functions_and_names() {
     let found = Machine::new(roots(&object), &[], Budget::default()).truth(&old);
     assert_eq!(
         found.unwrap_err().to_string(),
-        "no such overload: orValue(int, int)"
+        "no such overload: orValue(int)"
     );
+}
+
+#[test]
+fn fields_in_backticks_are_read_and_written_again() {
+    let object = json!({"m": {"a/b": 1, "a.b-c d": 2, "in": 3}});
+    for (source, text) in [
+        ("object.m.`a/b` == 1", "object.m.`a/b` == 1"),
+        ("has(object.m.`a.b-c d`)", "has(object.m.`a.b-c d`)"),
+        ("object.m.`in` == 3", "object.m.`in` == 3"),
+        ("object.`m` != null", "object.m != null"),
+        (
+            "object.m.?`a/b`.orValue(0) == 1",
+            "object.m[?\"a/b\"].orValue(0) == 1",
+        ),
+        ("Object{`a-b`: 1}.`a-b` == 1", "Object{`a-b`: 1}.`a-b` == 1"),
+        ("{'a//b': 4}.`a//b` == 4", "{\"a//b\": 4}.`a//b` == 4"),
+    ] {
+        let program = compiled(source);
+        assert_eq!(evaluated(source, &object), Ok(true), "{source}");
+        assert_eq!(program.text(&names()), text, "{source}");
+        assert_eq!(compiled(text).text(&names()), text, "{source}");
+    }
+    for source in ["`object`.m", "object.``", "object.`a", "object.`m`()"] {
+        assert!(Program::compile(source, &names()).is_err(), "{source}");
+    }
 }
 
 #[test]

@@ -63,6 +63,10 @@ fn canonical_text_is_compiled_to_the_same_expression() {
             Some("has(request.name) && request.name == params.x"),
         ),
         (
+            "request.?name",
+            Some("has(request.name) ? optional.of(request.name) : optional.none()"),
+        ),
+        (
             "variables.v + variables.in_use",
             Some("variables.v + variables.in_use"),
         ),

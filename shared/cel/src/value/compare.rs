@@ -31,7 +31,10 @@ pub(crate) fn equal(
         (Val::Optional(None), Val::Optional(None)) => true,
         (Val::Optional(Some(left)), Val::Optional(Some(right))) => equal(left, right, budget)?,
         (Val::Quantity(left), Val::Quantity(right)) => left == right,
-        (Val::Url(left), Val::Url(right)) => left == right,
+        (Val::Url(left), Val::Url(right)) => {
+            budget.charge_scan(left.text.len().min(right.text.len()))?;
+            left.text == right.text
+        }
         (Val::Ip(left), Val::Ip(right)) => left == right,
         (Val::Cidr(left), Val::Cidr(right)) => left == right,
         (Val::Semver(left), Val::Semver(right)) => left.cmp_precedence(right) == Ordering::Equal,

@@ -157,11 +157,19 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
+/// Groups of digits, each with or without a hyphen before the next.
 fn is_uuid(text: &str) -> bool {
-    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let parts: Vec<_> = text.split('-').collect();
-    let lengths: Vec<_> = parts.iter().map(|part| part.len()).collect();
-    (lengths == [32] || lengths == [8, 4, 4, 4, 12]) && parts.into_iter().all(is_hex)
+    let mut rest = text.as_bytes();
+    for length in [8, 4, 4, 4, 12] {
+        let Some((digits, after)) = rest.split_at_checked(length) else {
+            return false;
+        };
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return false;
+        }
+        rest = after.strip_prefix(b"-").unwrap_or(after);
+    }
+    text.ends_with(|last: char| last.is_ascii_hexdigit()) && rest.is_empty()
 }
 
 /// With padding, and not empty.
@@ -214,4 +222,38 @@ fn is_datetime(text: &str) -> bool {
             matches!(*parts, [hour, minute, second] if hour <= 23 && minute <= 59 && second <= 59)
         });
     is_date(date) && is_time && is_fraction && is_zone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_tell_the_last_that_fits_from_the_first_that_does_not() {
+        let (longest, long) = ("a".repeat(63), "a".repeat(64));
+        let subdomain = |last: usize| ["a".repeat(61).as_str(); 4].join(".") + &"a".repeat(last);
+        let (widest, wide) = (subdomain(6), subdomain(7));
+        for (name, text, is_fit) in [
+            ("dns1123Label", &*longest, true),
+            ("dns1123Label", &long, false),
+            ("dns1123Subdomain", &widest, true),
+            ("dns1123Subdomain", &wide, false),
+            // Whatever stands before the dash may be cut off.
+            ("dns1123LabelPrefix", "a_-", true),
+            ("dns1123LabelPrefix", "A-b-", false),
+            ("dns1123LabelPrefix", "-", false),
+            ("labelValue", "_a", false),
+            ("labelValue", "a_", false),
+            ("date", "2024-2-029", false),
+            ("date", "24-0002-29", false),
+            ("date", "2024-02-0029", false),
+            ("datetime", "2024-02-29T00:00:00+0100", false),
+            ("datetime", "2024-02-29T00:00:00.Z", false),
+            ("datetime", "2024-02-29T00:00:00.5xZ", false),
+        ] {
+            let format = Format::find(name).unwrap();
+            let wrong = format.check(text);
+            assert_eq!(wrong.is_empty(), is_fit, "{name} {text} {wrong:?}");
+        }
+    }
 }

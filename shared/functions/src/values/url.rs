@@ -6,7 +6,7 @@ use std::{fmt, net::Ipv6Addr};
 /// An absolute URL, or an absolute path.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Url {
-    /// The URL as it was written.
+    /// The URL as Go writes it: URLs with the same text are equal.
     pub text: String,
     /// The scheme in lower case; empty for a path.
     pub scheme: String,
@@ -40,7 +40,10 @@ impl Url {
             return None;
         }
         let mut url = Self::parse_as(As::Reference, before)?;
-        text.clone_into(&mut url.text);
+        if !fragment.is_empty() {
+            url.text.push('#');
+            url.text.push_str(&escaped(fragment, b"/:?@!()*")?);
+        }
         Some(url)
     }
 
@@ -55,27 +58,40 @@ impl Url {
         }
         let (scheme, rest) = scheme(text)?;
         let scheme = scheme.to_ascii_lowercase();
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
+        };
         let (has_scheme, is_absolute) = (!scheme.is_empty(), rest.starts_with('/'));
         let may_have_host = match what {
             As::RequestUri => has_scheme,
             As::Reference => has_scheme || !rest.starts_with("///"),
         };
         let authority = rest.strip_prefix("//").filter(|_| may_have_host);
-        let (host, path) = match authority {
+        let (user, host, path) = match authority {
             Some(rest) => {
                 let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-                (host(&scheme, authority)?, path)
+                let (user, host) = split_user(&scheme, authority)?;
+                (user, host, path)
             }
-            None if is_absolute || text == "*" => (String::new(), rest),
+            None if is_absolute || text == "*" => (None, String::new(), rest),
             // An opaque URL has no path.
-            None if has_scheme => (String::new(), ""),
+            None if has_scheme => (None, String::new(), ""),
             None => return None,
         };
+        let escaped_path = escaped(path, b"/:@")?;
+        let before_path = match authority {
+            Some(_) => written_authority(user.as_deref(), &host, path),
+            None if has_scheme && !is_absolute => rest.to_owned(),
+            None => String::new(),
+        };
+        let colon = if has_scheme { ":" } else { "" };
+        let mark = if query.is_some() { "?" } else { "" };
+        let query = query.unwrap_or_default().to_owned();
         Some(Self {
-            text: text.to_owned(),
-            escaped_path: escaped_path(path)?,
-            query: query.to_owned(),
+            text: format!("{scheme}{colon}{before_path}{escaped_path}{mark}{query}"),
+            escaped_path,
+            query,
             scheme,
             host,
         })
@@ -122,14 +138,43 @@ fn split_port(host: &str) -> (&str, &str) {
     }
 }
 
-/// The host and port of an authority; `None`: it is none.
-fn host(scheme: &str, authority: &str) -> Option<String> {
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+/// The user and the host of an authority with its port; `None`: it is none.
+fn split_user(scheme: &str, authority: &str) -> Option<(Option<String>, String)> {
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(written_user(user)?), host),
+        None => (None, authority),
+    };
+    Some((user, parse_host(scheme, host)?))
+}
+
+/// A user, and a password behind a colon, with what has to be escaped.
+fn written_user(user: &str) -> Option<String> {
     let is_of_user =
         |char: char| char.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(char);
-    if !user.chars().all(is_of_user) || !is_escaped(user) {
+    if !user.chars().all(is_of_user) {
         return None;
     }
+    let written = |part: &str| Some(escape(&unescaped_bytes(part)?, is_plain));
+    Some(match user.split_once(':') {
+        Some((name, password)) => format!("{}:{}", written(name)?, written(password)?),
+        None => written(user)?,
+    })
+}
+
+/// What stands between a scheme and the path.
+fn written_authority(user: Option<&str>, host: &str, path: &str) -> String {
+    if user.is_none() && host.is_empty() && path.is_empty() {
+        return String::new();
+    }
+    let host = escape(host.as_bytes(), |byte| byte != b'%' && is_of_host(byte));
+    match user {
+        Some(user) => format!("//{user}@{host}"),
+        None => format!("//{host}"),
+    }
+}
+
+/// The host of an authority with its port; `None`: it is none.
+fn parse_host(scheme: &str, host: &str) -> Option<String> {
     match host.rfind('[') {
         Some(0) => address(host),
         Some(_) => None,
@@ -197,24 +242,32 @@ fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"%".contains(&byte)
 }
 
-/// A path as it is written, where all in it may stand in one; otherwise with what may not escaped.
-fn escaped_path(path: &str) -> Option<String> {
-    let plain = unescaped_bytes(path)?;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte);
-    if path
-        .bytes()
-        .all(|byte| is_plain(byte) || b"!'()*[]%".contains(&byte))
-    {
-        return Some(path.to_owned());
-    }
-    let mut text = String::with_capacity(plain.len());
-    for byte in plain {
-        match is_plain(byte) {
+/// Returns whether a character stands for itself in all parts of a URL in which it may stand.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~$&+,;=".contains(&byte)
+}
+
+/// A path or fragment as it is written, where all in it may stand in one; otherwise with what may not escaped. `also` may
+/// stand in it too.
+fn escaped(text: &str, also: &[u8]) -> Option<String> {
+    let plain = unescaped_bytes(text)?;
+    let stays = |byte: u8| is_plain(byte) || also.contains(&byte);
+    let may_stand = |byte: u8| stays(byte) || b"!'()*[]:@%".contains(&byte);
+    Some(match text.bytes().all(may_stand) {
+        true => text.to_owned(),
+        false => escape(&plain, stays),
+    })
+}
+
+fn escape(bytes: &[u8], stays: impl Fn(u8) -> bool) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match stays(byte) {
             true => text.push(char::from(byte)),
             false => text.push_str(&format!("%{byte:02X}")),
         }
     }
-    Some(text)
+    text
 }
 
 /// Returns whether every `%` begins two hexadecimal digits.
@@ -304,6 +357,7 @@ mod tests {
             ("http://a b/", None),
             ("http://a|b/", None),
             ("http://h%41/", None),
+            ("http://h%7a/", None),
             ("http://h%25/", Some("h%")),
             ("http://h%C3%A9/", Some("hé")),
             ("http://a:b/", None),
@@ -328,6 +382,37 @@ mod tests {
     }
 
     #[test]
+    fn urls_are_written_as_in_go() {
+        for (text, expected) in [
+            ("HTTP://a/%c3%a9", "http://a/%c3%a9"),
+            ("http://a/é", "http://a/%C3%A9"),
+            ("http://hé/a%41 b", "http://h%C3%A9/aA%20b"),
+            ("http://h%25x<>/", "http://h%25x<>/"),
+            ("http://[fe80::1%25en0]:80", "http://[fe80::1%25en0]:80"),
+            ("http://u!:p%41!@h", "http://u%21:pA%21@h"),
+            ("http://u:@h", "http://u:@h"),
+            ("http://@h", "http://@h"),
+            ("http://", "http:"),
+            ("http:///x", "http:///x"),
+            ("http:/x", "http:/x"),
+            ("///x", "///x"),
+            ("//", ""),
+            ("//@/x", "//@/x"),
+            ("mailto:A@b", "mailto:A@b"),
+            ("*", "*"),
+            ("http://h?", "http://h?"),
+            ("http://h??", "http://h??"),
+            ("http://h?a=é b", "http://h?a=é b"),
+            ("/x#", "/x"),
+            ("/x#a |b", "/x#a%20%7Cb"),
+            ("/x?#!()*'[]?/%41", "/x?#!()*'[]?/%41"),
+        ] {
+            let written = Url::parse(text).map(|url| url.to_string());
+            assert_eq!(written.as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
     fn malformed_urls_are_refused() {
         for text in [
             "",
@@ -339,6 +424,9 @@ mod tests {
             "/a%zz",
             "/a\nb",
             "http://h/x#%zz",
+            "http://h/?a#%zz",
+            "http://h#f",
+            "/a%+1",
         ] {
             assert_eq!(Url::parse(text), None, "{text}");
         }

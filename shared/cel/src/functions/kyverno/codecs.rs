@@ -57,9 +57,37 @@ fn base64_decode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallR
         _ => "",
     };
     let padded = format!("{}{padding}", &**text);
-    match pure::base64_bytes(&padded) {
+    match pure::base64_bytes(&without_trailing_bits(padded)) {
         Ok(bytes) => Ok(Val::Bytes(bytes.into())),
         Err(message) => Err(EvalError::Refused(message)),
+    }
+}
+
+/// The digits of base64 in order.
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Go does not look at the bits of the last digit that are of no byte; the decoder here wants them to be zero.
+fn without_trailing_bits(text: String) -> String {
+    let plain = text.trim_end_matches(['=', '\n', '\r']);
+    let bits = match text[plain.len()..].matches('=').count() {
+        1 => 2,
+        2 => 4,
+        _ => return text,
+    };
+    let last = plain
+        .chars()
+        .next_back()
+        .and_then(|last| u8::try_from(last).ok());
+    let place = last.and_then(|last| DIGITS.iter().position(|digit| *digit == last));
+    let digit = place.and_then(|place| DIGITS.get(place >> bits << bits));
+    match digit {
+        Some(digit) => format!(
+            "{}{}{}",
+            &plain[..plain.len() - 1],
+            char::from(*digit),
+            &text[plain.len()..]
+        ),
+        None => text,
     }
 }
 

@@ -133,7 +133,10 @@ fn extreme<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<
         }
         let is_better = match best {
             None => true,
-            Some(best) => compare(number, best, call.budget())?.flatten() == Some(wanted),
+            Some(best) => match compare(number, best, call.budget())?.flatten() {
+                Some(order) => order == wanted,
+                None => return Err(EvalError::refused("NaN values cannot be ordered")),
+            },
         };
         if is_better {
             best = Some(number);

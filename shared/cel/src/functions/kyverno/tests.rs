@@ -13,9 +13,13 @@ fn or_value_of_a_plain_value_is_that_value() {
             "object.a.orValue([]).size() == 1 && 'a'.orValue('b') == 'a'",
         ],
     );
+    // Kyverno's function evaluates both, unlike that of optionals in Kubernetes.
     all_errors(
-        &json!({}),
-        &[("object.x.orValue(1) == 1", "no such key: x")],
+        &json!({"a": 1}),
+        &[
+            ("object.x.orValue(1) == 1", "no such key: x"),
+            ("object.?a.orValue(object.x) == 1", "no such key: x"),
+        ],
     );
 }
 
@@ -27,6 +31,9 @@ fn encodings_go_there_and_back() {
             "base64.encode(b'hello') == 'aGVsbG8=' && base64.encode(b'') == ''",
             "base64.decode('aGVsbG8=') == b'hello' && base64.decode('aGVsbG8') == b'hello'",
             "base64.decode('aGVs\\nbG8=') == b'hello' && base64.decode('') == b''",
+            // What is left of the last digit does not count.
+            "base64.decode('YR==') == b'a' && base64.decode('YR') == b'a' && base64.decode('YWJ=') == b'ab'",
+            "base64.decode('Y\\nR=\\n=\\n') == b'a'",
             "string(base64.decode(base64.encode(bytes(object.text)))) == object.text",
             "gzip.decompress(gzip.compress(object.text)) == object.text",
             "gzip.decompress(gzip.compress(b'ab')) == 'ab' && gzip.compress('a') == gzip.compress('a')",
@@ -296,6 +303,14 @@ fn mathematics_is_that_of_cel() {
         &json!({"t": "a", "i": 1}),
         &[
             ("math.greatest([]) == 1", "math.greatest() of an empty list"),
+            (
+                "math.greatest(1, double('NaN')) == 1",
+                "NaN values cannot be ordered",
+            ),
+            (
+                "math.least([double('NaN'), 1.0]) == 1",
+                "NaN values cannot be ordered",
+            ),
             (
                 "math.greatest(1, object.t) == 1",
                 "no such overload: math.greatest(string)",

@@ -64,6 +64,14 @@ fn a_value_with_an_unknown_part_is_unknown_and_all_parts_are_asked_for() {
         ("cel.bind(x, globalContext.get('a'), [x, x, 1])", 1),
         ("globalContext.get('a').orValue(1)", 1),
         (
+            "optional.of(globalContext.get('a')).or(optional.of(globalContext.get('b'))).value()",
+            2,
+        ),
+        (
+            "optional.none().or(optional.of(globalContext.get('b'))).value()",
+            1,
+        ),
+        (
             "json.marshal([globalContext.get('a'), globalContext.get('b')])",
             2,
         ),
@@ -84,6 +92,10 @@ fn a_bound_fact_that_does_not_matter_is_not_asked_for() {
             json!(true),
         ),
         ("cel.bind(x, globalContext.get('a'), 1)", json!(1)),
+        (
+            "optional.of(1).or(optional.of(globalContext.get('a'))).value()",
+            json!(1),
+        ),
     ] {
         assert_eq!(evaluated(source, &[]), (Ok(expected), 0), "{source}");
     }
