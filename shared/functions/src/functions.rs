@@ -14,6 +14,7 @@ mod certificates;
 mod collections;
 mod hashes;
 mod keep_only;
+mod letters;
 mod membership;
 mod notes;
 mod patterns;

@@ -149,6 +149,23 @@ mod tests {
         ] {
             assert_eq!(images("Pod", &none), Ok(None), "{none}");
         }
+        for none in [
+            json!({ "spec": null }),
+            json!({ "spec": { "template": null } }),
+        ] {
+            assert_eq!(images("Deployment", &none), Ok(None), "{none}");
+        }
+    }
+
+    #[test]
+    fn no_container_hides_in_another_shape_than_a_list() {
+        let container = json!({ "name": "a", "image": "a.io/x/y:1" });
+        let of = |containers| images("Pod", &json!({ "spec": { "containers": containers } }));
+        let listed = of(json!([container]));
+        assert!(matches!(listed, Ok(Some(_))), "{listed:?}");
+        for containers in [json!([[container]]), json!({ "first": container })] {
+            assert_eq!(of(containers.clone()), listed, "{containers}");
+        }
     }
 
     #[test]

@@ -74,15 +74,18 @@ enum Anchor {
 }
 
 impl Anchor {
-    /// The anchor of a key, and the key without it.
+    /// The anchor of a key, and the key without it. Space around an anchor is no part of it, and space inside is part of
+    /// the key.
     fn parse(key: &str) -> (Self, &str) {
+        let written = key.trim_end();
         // Most keys bear none, and each is looked at for every object.
-        if !key.ends_with(')') {
+        if !written.ends_with(')') {
             return (Self::None, key);
         }
+        let written = written.trim_start();
         let inside = |prefix: &str| {
-            let inside = key.strip_prefix(prefix)?.strip_suffix(')')?;
-            (!inside.is_empty()).then_some(inside.trim())
+            let inside = written.strip_prefix(prefix)?.strip_suffix(')')?;
+            (!inside.is_empty() && !inside.contains('\n')).then_some(inside)
         };
         [
             ("(", Self::Condition),

@@ -22,6 +22,18 @@ const PLACES_MAX: u64 = 15;
 /// Billionths in one.
 const ONE: i128 = 1_000_000_000;
 
+/// Decimal places that are kept of a quantity.
+const PLACES_KEPT: i64 = 9;
+
+/// Steps for writing a quantity.
+const WRITING_STEPS: usize = 4;
+
+/// Suffixes by powers of a thousand, from billionths on.
+const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+
+/// Suffixes by powers of 1024.
+const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
 pub(super) fn register(table: &mut FunctionTable) {
     let any = Types::NUMBER | Types::STRING;
     let pair = || Signature::of([any, any]);
@@ -57,12 +69,31 @@ enum Operation {
 enum Operand {
     Number(f64),
     /// In billionths, and how it is written.
-    Quantity(i128, Suffixes),
+    Quantity(i128, Notation),
     /// In nanoseconds.
     Duration(i128),
 }
 
-/// The notation of a quantity.
+/// How a quantity is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Notation {
+    suffixes: Suffixes,
+    places: i64,
+}
+
+impl Notation {
+    fn of(text: &str, billionths: i128) -> Self {
+        let suffixes = match Suffixes::of(text) {
+            // A part of one would lose by powers of two.
+            Suffixes::Binary if (1..ONE).contains(&billionths.abs()) => Suffixes::Decimal,
+            suffixes => suffixes,
+        };
+        let places = decimal_places(text, billionths);
+        Self { suffixes, places }
+    }
+}
+
+/// The suffixes of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suffixes {
     /// `k`, `M`
@@ -93,7 +124,7 @@ impl Operand {
         if let Some(quantity) = Quantity::parse(&text) {
             let billionths = quantity.billionths();
             return billionths
-                .map(|of| Self::Quantity(of, Suffixes::of(&text)))
+                .map(|of| Self::Quantity(of, Notation::of(&text, of)))
                 .ok_or_else(|| call.invalid_value(format!("`{text}` is too large")));
         }
         match Duration::parse(&text) {
@@ -108,8 +139,8 @@ impl Operand {
     fn write(self, call: &mut Call<'_>) -> Result<Handle, EvalError> {
         match self {
             Self::Number(number) => call.new_number(whole(number)),
-            Self::Quantity(billionths, suffixes) => {
-                call.new_string(&quantity_text(billionths, suffixes))
+            Self::Quantity(billionths, notation) => {
+                call.new_string(&quantity_text(billionths, notation.suffixes))
             }
             Self::Duration(ns) => call.new_string(&duration_text(ns)),
         }
@@ -149,6 +180,13 @@ fn sum(call: &mut Call<'_>) -> Result<Handle, EvalError> {
         let element = Operand::read(call, element)?;
         sum = computed(Operation::Add, sum, element)
             .map_err(|message| call.invalid_value(message))?;
+        // Each sum is written, and read for the next.
+        if let Operand::Quantity(of, notation) = &mut sum
+            && notation.suffixes != Suffixes::Decimal
+        {
+            call.charge_steps(WRITING_STEPS)?;
+            notation.suffixes = Suffixes::of(&quantity_text(*of, notation.suffixes));
+        }
     }
     sum.write(call)
 }
@@ -165,13 +203,13 @@ fn computed(operation: Operation, left: Operand, right: Operand) -> Result<Opera
             Ok(Number(left as f64 / right as f64))
         }
         (Duration(left), Duration(right)) if operation == Operation::Divide => {
-            Ok(Number(left as f64 / right as f64))
+            Ok(Number(seconds(left) / seconds(right)))
         }
-        (Quantity(left, suffixes), Quantity(right, others)) => {
+        (Quantity(left, notation), Quantity(right, other)) => {
             // Nothing has no way of its own to be written.
-            let suffixes = match (operation, left) {
-                (Operation::Add | Operation::Subtract, 0) => others,
-                _ => suffixes,
+            let notation = match (operation, left) {
+                (Operation::Add | Operation::Subtract, 0) => other,
+                _ => notation,
             };
             let result = match operation {
                 Operation::Modulo if left % ONE != 0 || right % ONE != 0 => {
@@ -179,7 +217,7 @@ fn computed(operation: Operation, left: Operand, right: Operand) -> Result<Opera
                 }
                 _ => units(operation, left, right)?,
             };
-            result.map(|of| Quantity(of, suffixes)).ok_or(large)
+            result.map(|of| Quantity(of, notation)).ok_or(large)
         }
         (Duration(left), Duration(right)) => {
             units(operation, left, right)?.map(Duration).ok_or(large)
@@ -226,25 +264,23 @@ fn units(operation: Operation, left: i128, right: i128) -> Result<Option<i128>, 
 fn scaled(operation: Operation, of: Operand, by: f64) -> Result<Operand, &'static str> {
     let large = "the result is too large";
     match (of, operation) {
-        (Operand::Quantity(of, suffixes), Operation::Multiply | Operation::Divide) => {
-            let by = Quantity::parse(&by.to_string()).and_then(|by| by.billionths());
+        (Operand::Quantity(of, notation), Operation::Multiply | Operation::Divide) => {
+            let text = number_text(by);
+            let by = Quantity::parse(&text).and_then(|by| by.billionths());
             let scaled = by.and_then(|by| match operation {
-                Operation::Multiply => Some(of.checked_mul(by)? / ONE),
-                // To the smaller suffix of both.
-                _ => {
-                    let unit = place(of).min(place(by));
-                    Some(of.checked_mul(ONE)? / by / unit * unit)
-                }
+                Operation::Multiply => multiplied(of, by),
+                _ => divided(of, by, notation.places.max(decimal_places(&text, by))),
             });
             scaled
-                .map(|of| Operand::Quantity(of, suffixes))
+                .map(|of| Operand::Quantity(of, notation))
                 .ok_or(large)
         }
         (Operand::Duration(ns), Operation::Multiply | Operation::Divide) => {
             let scaled = match operation {
-                Operation::Multiply => ns as f64 * by,
-                _ => ns as f64 / by,
+                Operation::Multiply => seconds(ns) * by,
+                _ => seconds(ns) / by,
             };
+            let scaled = scaled * ONE as f64;
             match scaled.abs() < i64::MAX as f64 {
                 true => Ok(Operand::Duration(scaled as i128)),
                 false => Err(large),
@@ -254,13 +290,66 @@ fn scaled(operation: Operation, of: Operand, by: f64) -> Result<Operand, &'stati
     }
 }
 
-/// The last place of a number of billionths, as suffixes go: from billionths to ones.
-fn place(billionths: i128) -> i128 {
-    let mut place = 1;
-    while place < ONE && billionths % (place * 1000) == 0 {
-        place *= 1000;
+/// Returns the seconds of a duration, which Go rounds as whole ones and a rest.
+fn seconds(ns: i128) -> f64 {
+    (ns / ONE) as f64 + (ns % ONE) as f64 / ONE as f64
+}
+
+/// Multiplies billionths. `None`: too large.
+fn multiplied(of: i128, by: i128) -> Option<i128> {
+    let rest = (of % ONE).checked_mul(by)? / ONE;
+    (of / ONE).checked_mul(by)?.checked_add(rest)
+}
+
+/// Divides billionths, and cuts off what is beyond so many decimal places. `None`: too large.
+fn divided(of: i128, by: i128, places: i64) -> Option<i128> {
+    let rest = (of % by).checked_mul(ONE)? / by;
+    let quotient = (of / by).checked_mul(ONE)?.checked_add(rest)?;
+    let unit = u32::try_from(PLACES_KEPT.saturating_sub(places).max(0)).ok();
+    let unit = unit.and_then(|zeros| 10_i128.checked_pow(zeros));
+    // No quotient has as many digits.
+    Some(unit.map_or(0, |unit| quotient / unit * unit))
+}
+
+/// Returns a number as Go's `%v` writes it.
+fn number_text(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    let exponent = scientific.rsplit_once('e').map(|(_, exponent)| exponent);
+    match exponent.and_then(|exponent| exponent.parse().ok()) {
+        Some(-4..=5) => number.to_string(),
+        _ => scientific,
     }
-    place
+}
+
+/// Returns how many decimal places Kubernetes keeps of a quantity that is written so, less than none of `1k`. What does
+/// not fit into 64 bits has all nine, and so has a fraction with a binary suffix.
+fn decimal_places(text: &str, billionths: i128) -> i64 {
+    let number = text.trim_start_matches(['+', '-', '0']);
+    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
+    let end = number.find(|c| !is_of_number(c)).unwrap_or(number.len());
+    let (number, suffix) = number.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = whole.len().max(1) + fraction.len();
+    let fraction = fraction.len() as i64;
+    let thousands = |suffixes: &[&str]| suffixes.iter().position(|known| *known == suffix);
+    let (places, fits) = match (Suffixes::of(text), thousands(&BINARY)) {
+        (Suffixes::Binary, Some(power)) => (fraction, fraction == 0 && digits + 3 * power <= 14),
+        _ => {
+            let exponent = match thousands(&DECIMAL) {
+                Some(at) => 3 * at as i64 - PLACES_KEPT,
+                None => suffix.get(1..).map_or(0, |of| of.parse().unwrap_or(0)),
+            };
+            let places = fraction.saturating_sub(exponent);
+            (places, digits <= 18 && places <= PLACES_KEPT)
+        }
+    };
+    // Larger ones have become the largest integer.
+    let is_largest = billionths.abs() == ONE * i128::from(i64::MAX);
+    match fits || billionths == 0 {
+        true => places,
+        false if Suffixes::of(text) == Suffixes::Binary && is_largest => 0,
+        false => PLACES_KEPT,
+    }
 }
 
 /// An integer as one.
@@ -277,8 +366,6 @@ fn whole(number: f64) -> Number {
 
 /// In Kubernetes's canonical form: the largest suffix that leaves an integer.
 fn quantity_text(billionths: i128, suffixes: Suffixes) -> String {
-    const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
-    const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const EXPONENT: [&str; 13] = [
         "e-9", "e-6", "e-3", "", "e3", "e6", "e9", "e12", "e15", "e18", "e21", "e24", "e27",
     ];
@@ -367,6 +454,7 @@ mod tests {
             ("512Ki", "512Ki"),
             ("1Ki", "1Ki"),
             ("0.5Ki", "512"),
+            ("0.9765625Ki", "1k"),
             ("-2048Ki", "-2Mi"),
             ("1.5", "1500m"),
             ("2048.5Ki", "2097664"),
@@ -375,6 +463,7 @@ mod tests {
             ("1500e0", "1500"),
             ("1.5e-3", "1500e-6"),
             ("1E", "1E"),
+            ("1000E", "1000E"),
             ("5E3", "5e3"),
         ] {
             let of = Quantity::parse(text).unwrap().billionths().unwrap();
@@ -394,6 +483,42 @@ mod tests {
             (5_400_000_000_000, "1h30m0s"),
         ] {
             assert_eq!(duration_text(ns), expected);
+        }
+    }
+
+    #[test]
+    fn a_quotient_has_as_many_places_as_what_it_is_of() {
+        for (text, places) in [
+            ("0", 0),
+            ("10", 0),
+            ("1.50", 2),
+            ("-00.5", 1),
+            ("100m", 3),
+            ("1.5m", 4),
+            ("2k", -3),
+            ("1.5E", -17),
+            ("1e6", -6),
+            ("12e-4", 4),
+            // Too small, or too long for 64 bits.
+            ("12e-10", 9),
+            ("1234567890123456789", 9),
+            ("1Gi", 0),
+            ("1.5Gi", 9),
+            ("10Ti", 0),
+            ("100Ti", 9),
+            ("0.0Ki", 1),
+            ("16Ei", 0),
+        ] {
+            let of = Quantity::parse(text).unwrap().billionths().unwrap();
+            assert_eq!(decimal_places(text, of), places, "{text}");
+        }
+        for (number, text) in [
+            (100_000.0, "100000"),
+            (1_234_567.5, "1.2345675e6"),
+            (0.0001, "0.0001"),
+            (-0.000_01, "-1e-5"),
+        ] {
+            assert_eq!(number_text(number), text);
         }
     }
 

@@ -1,7 +1,6 @@
 //! `x509_decode`: what is in a certificate, or in a request for one, by the names of Go's `crypto/x509`.
 //!
-//! Only RSA keys are described, as in Kyverno: other key types are returned without key fields. Signatures are not
-//! checked.
+//! Only RSA keys are described, as in Kyverno; a certificate with another key is refused. Signatures are not checked.
 
 mod extensions;
 mod names;

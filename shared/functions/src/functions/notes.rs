@@ -272,5 +272,7 @@ mod tests {
         names.sort_unstable();
         let noted: Vec<_> = NOTES.iter().map(|(name, _, _)| *name).collect();
         assert_eq!(names, noted);
+        assert_eq!(note("type"), Some(("string", "the name of the type")));
+        assert_eq!(note("none"), None);
     }
 }

@@ -4,7 +4,7 @@ use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Number, Signatur
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
-use super::arguments::string;
+use super::{arguments::string, letters};
 use crate::{json::parsed_bytes_max, yaml};
 
 const STRING: Types = Types::STRING;
@@ -19,15 +19,15 @@ pub(super) fn register(table: &mut FunctionTable) {
             call.new_number(Number::I64(ordering as i64))
         })
         .register("equal_fold", two(), |call| {
-            let equal = string(call, 0)?.to_lowercase() == string(call, 1)?.to_lowercase();
+            let equal = letters::equal_fold(&string(call, 0)?, &string(call, 1)?);
             call.new_boolean(equal)
         })
         .register("to_upper", one(), |call| {
-            let upper = string(call, 0)?.to_uppercase();
+            let upper = letters::upper(&string(call, 0)?);
             call.new_string(&upper)
         })
         .register("to_lower", one(), |call| {
-            let lower = string(call, 0)?.to_lowercase();
+            let lower = letters::lower(&string(call, 0)?);
             call.new_string(&lower)
         })
         .register("trim", two(), |call| {
@@ -163,9 +163,9 @@ fn replace(call: &mut Call<'_>, count: Option<usize>) -> Result<Handle, EvalErro
     call.new_string(&replaced)
 }
 
-/// A count; negative: no limit.
+/// A count without its fraction; negative: no limit.
 fn count(call: &mut Call<'_>, index: usize) -> Result<Option<usize>, EvalError> {
-    let count = number(call, index)?;
+    let count = number(call, index)?.trunc();
     Ok((count >= 0.0).then_some(count as usize))
 }
 

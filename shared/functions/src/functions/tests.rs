@@ -33,6 +33,12 @@ fn every_function_gives_the_same_as_in_kyverno() {
         ("multiply(`1.5`, '1h')", json!("1h30m0s")),
         ("divide('1Gi', '256Mi')", json!(4)),
         ("divide('1h', `4`)", json!("15m0s")),
+        ("divide('1h', '900s')", json!(4)),
+        ("multiply(`3`, `2.5`)", json!(7.5)),
+        (
+            "add(`9007199254740991`, `1`)",
+            json!(9_007_199_254_740_992_u64),
+        ),
         ("divide(`1`, `4`)", json!(0.25)),
         ("modulo(`7`, `4`)", json!(3)),
         ("modulo('7', '4')", json!("3")),
@@ -41,6 +47,8 @@ fn every_function_gives_the_same_as_in_kyverno() {
         ("divide('100m', `3`)", json!("33m")),
         ("round(`2.345`, `1`)", json!(2.3)),
         ("round(`-2.5`, `0`)", json!(-3)),
+        ("round(`2.5`, `0.0`)", json!(3)),
+        ("round(`2.5`, compare('a', 'a'))", json!(3)),
         ("sum(`[1, 2]`)", json!(3)),
         ("sum(`[true]`)", json!(true)),
         ("add('0', '1Gi')", json!("1Gi")),
@@ -49,6 +57,15 @@ fn every_function_gives_the_same_as_in_kyverno() {
         ("add('1e3', '500')", json!("1500")),
         ("add('1e3', '1k')", json!("2e3")),
         ("divide('1.5Gi', `-2.5`)", json!("-644245094400m")),
+        ("divide('10', `0.3`)", json!("33300m")),
+        ("divide('1.5Gi', `1000`)", json!("1610612736m")),
+        ("divide('1Gi', `1000`)", json!("1073741")),
+        ("divide('10M', `1000000`)", json!("0")),
+        ("divide('0.0005Ki', `0.0001`)", json!("5120")),
+        ("multiply('15000000E', `10`)", json!("150000000E")),
+        ("multiply('1h', `1e-7`)", json!("359.999µs")),
+        ("divide('1h', `7`)", json!("8m34.285714285s")),
+        ("divide('1h', '7s')", json!(3600.0 / 7.0)),
         ("base64_decode('YWJj\n')", json!("abc")),
         (
             "time_utc('9999-12-31T23:59:59Z')",
@@ -62,6 +79,7 @@ fn every_function_gives_the_same_as_in_kyverno() {
         ("sum(`[\"1Ki\", \"1\"]`)", json!("1025")),
         ("sum(`[\"1h\", \"30m0s\", \"5s\"]`)", json!("1h30m5s")),
         ("sum(`[\"1500m\"]`)", json!("1500m")),
+        ("sum(`[\"-128E2\", \"2Ki\", \"2m\"]`)", json!("-10751998m")),
         ("md5('hello')", json!("5d41402abc4b2a76b9719d911017c592")),
         (
             "sha1('hello')",
@@ -87,16 +105,29 @@ fn every_function_gives_the_same_as_in_kyverno() {
         ("compare('a', 'b')", json!(-1)),
         ("compare('a', 'a')", json!(0)),
         ("equal_fold('Web', 'wEB')", json!(true)),
+        ("equal_fold('ſ', 's')", json!(true)),
+        ("equal_fold('µ', 'μ')", json!(true)),
+        ("equal_fold('ẞ', 'ß')", json!(true)),
+        ("equal_fold('ß', 'ss')", json!(false)),
+        ("equal_fold('İ', 'i̇')", json!(false)),
+        ("equal_fold('İ', 'i')", json!(false)),
+        ("equal_fold('ı', 'i')", json!(false)),
         ("to_upper('aé')", json!("AÉ")),
+        ("to_upper('ßᾀᾳŉ')", json!("ßᾈᾼŉ")),
         ("to_lower('A')", json!("a")),
+        ("to_lower('İ')", json!("i")),
+        ("to_lower('ΑΣ')", json!("ασ")),
         ("trim('--a-b-', '-')", json!("a-b")),
         ("trim_prefix('v1', 'v')", json!("1")),
         ("trim_prefix('1', 'v')", json!("1")),
         ("split('a:b:', ':')", json!(["a", "b", ""])),
         ("split('ab', '')", json!(["a", "b"])),
+        ("split('ab', ':')", json!(["ab"])),
         ("'a:b'.split(@, ':')[1]", json!("b")),
         ("replace('aaa', 'a', 'b', `2`)", json!("bba")),
         ("replace('aaa', 'a', 'b', `-1`)", json!("bbb")),
+        ("replace('aaa', 'a', 'b', `0`)", json!("aaa")),
+        ("replace('aaa', 'a', 'b', `-0.5`)", json!("aaa")),
         ("replace_all('a.a', '.', '')", json!("aa")),
         ("truncate('éab', `2`)", json!("éa")),
         ("truncate('ab', `-1`)", json!("")),
@@ -109,6 +140,19 @@ fn every_function_gives_the_same_as_in_kyverno() {
         ("regex_match('^[0-9]+%$', '50%')", json!(true)),
         ("regex_match('^5$', n)", json!(true)),
         ("regex_replace_all('(a)(b)', 'abab', '$2$1')", json!("baba")),
+        (
+            "regex_replace_all('(?P<x>a)', 'a', '$x-${x}b$$1$-${1')",
+            json!("a-ab$1$-${1"),
+        ),
+        // Names that no group has.
+        (
+            "regex_replace_all('(a)', 'a', '<$1_$1é$é$01$1٣$9>')",
+            json!("<>"),
+        ),
+        (
+            "regex_replace_all('(a)', 'a', '$1²$1\u{301}')",
+            json!("a²a\u{301}"),
+        ),
         (
             "regex_replace_all_literal('a', 'aba', '$1')",
             json!("$1b$1"),
@@ -123,6 +167,7 @@ fn every_function_gives_the_same_as_in_kyverno() {
         ("lookup(labels, 'none')", json!(null)),
         ("lookup(list, `1`)", json!("y")),
         ("lookup(list, `-1`)", json!(null)),
+        ("lookup(list, `0.0`)", json!("x")),
         (
             "items(labels, 'k', 'v')",
             json!([{"k": "app", "v": "web"}, {"k": "tier", "v": "front"}]),
@@ -170,6 +215,7 @@ fn an_unusable_argument_is_an_error() {
         "sum(`[]`)",
         "sum(`[true, 1]`)",
         "pattern_match('true', `true`)",
+        "regex_match('true', `true`)",
         "semver_compare('1.0.0', '')",
         "semver_compare('1.0.0', '1.0.0 ||')",
         "semver_compare('1.0.0', '~1.0.0')",
@@ -190,12 +236,14 @@ fn an_unusable_argument_is_an_error() {
         "multiply('1', '1')",
         "divide(`1`, `0`)",
         "divide('1h', '0s')",
+        "divide('1Gi', `0`)",
         "divide(`1`, '1')",
         "modulo(`1.5`, `1`)",
         "modulo('1500m', '1')",
         "modulo('1', '0')",
         "multiply('1E', `1e30`)",
         "round(`1`, `-1`)",
+        "round(`1`, `0.5`)",
     ] {
         assert!(evaluate(expression).is_err(), "{expression}");
     }
@@ -366,6 +414,7 @@ fn a_membership_function_is_for_queries_alone_and_charged() {
         assert!(expression.check(query_functions()).is_ok(), "{name}");
         assert!(evaluate(&format!("{name}(list, long)")).is_err());
         assert!(Operator::names().any(|known| Operator::parse(known) == Some(operator)));
+        assert_eq!(condition_function(operator), Some(name));
     }
     let many = |before: &str| -> Vec<_> { (0..20_000).map(|at| format!("{before}{at}")).collect() };
     let expression = Expression::parse("any_in(key, value)").unwrap();
@@ -378,6 +427,27 @@ fn a_membership_function_is_for_queries_alone_and_charged() {
     assert_eq!(asked("a"), Ok(json!(false)));
     let error = asked("*c");
     assert!(matches!(error, Err(EvalError::Budget { .. })), "{error:?}");
+}
+
+/// What is not named does not travel.
+#[test]
+fn keep_only_cuts_objects_and_each_element_of_a_list() {
+    let environment = Environment::standard().with_functions(query_functions());
+    let document = json!({
+        "a": [{"b": 1, "c": {"d": 2, "e": 3}}, {"f": 4}, "text", null], "g": {"b": 5},
+    });
+    for (fields, expected) in [
+        ("true", document.clone()),
+        ("{\"g\": true, \"absent\": true}", json!({"g": {"b": 5}})),
+        (
+            "{\"a\": {\"b\": true, \"c\": {\"e\": true}}}",
+            json!({"a": [{"b": 1, "c": {"e": 3}}, {}, "text", null]}),
+        ),
+    ] {
+        let expression = Expression::parse(&format!("keep_only(@, `{fields}`)")).unwrap();
+        let kept = expression.evaluate_json(&document, &environment);
+        assert_eq!(kept, Ok(expected), "{fields}");
+    }
 }
 
 /// Whatever a function is given, it comes to a value or to an error, and to the same one again.

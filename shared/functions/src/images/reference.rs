@@ -175,6 +175,7 @@ mod tests {
             ("reg:5000/app:v1", ("reg:5000", "app", "v1", "")),
             ("REG/app:_1", ("REG", "app", "_1", "")),
             ("[::1]:5000/app", ("[::1]:5000", "app", "latest", "")),
+            ("[::1]/app", ("[::1]", "app", "latest", "")),
             (
                 "my_reg.io/a__b.c--d",
                 ("my_reg.io", "a__b.c--d", "latest", ""),
@@ -218,6 +219,10 @@ mod tests {
             "reg:x/app",
             "my_reg:5000/app",
             "-.io/app",
+            "-a.io/app",
+            "a-.io/app",
+            "[]:5000/app",
+            "[x:1]/app",
             "*",
             &short,
             &large,

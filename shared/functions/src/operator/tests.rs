@@ -32,7 +32,8 @@ fn check_equality(rows: impl IntoIterator<Item = (Value, Value, bool)>) {
 fn operator_names_are_read_in_any_case() {
     for name in Operator::names() {
         assert_eq!(Operator::parse(name), Operator::parse(&name.to_lowercase()));
-        assert!(Operator::parse(name).is_some());
+        let operator = Operator::parse(name).unwrap();
+        assert_eq!(Operator::parse(operator.name()), Some(operator), "{name}");
     }
     assert_eq!(Operator::parse("Equal"), Operator::parse("EQUALS"));
     assert_eq!(Operator::parse("Equls"), None);
@@ -135,6 +136,11 @@ fn a_scalar_is_in_a_list_range_or_wildcard_that_matches() {
         (json!("b"), json!("[\"a\", \"b\"]"), true),
         (json!("c"), json!("[\"a\", \"b\"]"), false),
         (json!("a"), json!("null"), false),
+        (json!("a"), json!("[\"a\", null]"), true),
+        (json!("x"), json!("[\"a\", null]"), false),
+        (json!(""), json!("[null]"), true),
+        (json!("null"), json!([null]), false),
+        (json!("<nil>"), json!([null]), true),
         (json!("5"), json!("1-10"), true),
         (json!(5), json!("1-10"), true),
         (json!("11"), json!("1-10"), false),
@@ -196,6 +202,9 @@ fn any_in_and_all_in_compare_each_element_of_a_list() {
             json!(["true"]),
             [true, false, true, false],
         ),
+        (json!([null]), json!(["null"]), [false, false, true, true]),
+        (json!([null]), json!(["<nil>"]), [true, true, false, false]),
+        (json!(["<*"]), json!([null]), [true, true, false, false]),
     ] {
         for (name, holds) in ["AnyIn", "AllIn", "AnyNotIn", "AllNotIn"]
             .into_iter()
@@ -247,6 +256,8 @@ fn the_deprecated_membership_knows_strings() {
         ("In", json!(["a", "x"]), json!(["a", "b"]), false),
         ("NotIn", json!(["a", "x"]), json!(["a", "b"]), true),
         ("NotIn", json!(["a", "b"]), json!(["a", "b"]), false),
+        ("In", json!(["a", "b"]), json!("[\"a\", \"b\"]"), true),
+        ("NotIn", json!(["a", "x"]), json!("[\"a\", \"b\"]"), true),
         ("In", json!(["apple"]), json!(["a*"]), false),
         ("In", json!(["a"]), json!("a"), true),
         ("NotIn", json!(["a"]), json!("a"), true),
@@ -276,6 +287,11 @@ fn ordering_operators_compare_numbers_quantities_durations_and_versions() {
         (json!("1h"), json!(3600), Some(Ordering::Equal)),
         (json!(61), json!("1m"), Some(Ordering::Greater)),
         (json!("61"), json!("1m"), Some(Ordering::Greater)),
+        // `1m` is a quantity too, and `1h` is none.
+        (json!("3601"), json!("1h"), Some(Ordering::Greater)),
+        (json!("3599"), json!("1h"), Some(Ordering::Less)),
+        (json!(u64::MAX), json!("1h"), Some(Ordering::Greater)),
+        (json!("nan"), json!("0"), None),
         (json!("1Gi"), json!("1G"), Some(Ordering::Greater)),
         (json!("100m"), json!("1"), Some(Ordering::Less)),
         (json!("1.10.0"), json!("1.9.0"), Some(Ordering::Greater)),

@@ -43,8 +43,10 @@ pub(super) fn expand(
     })
 }
 
+/// A key with a wildcard becomes the first that fits it, but takes the place of no key that is written as it is.
 fn keys_of(pattern: &Map<String, Value>, found: Option<&Map<String, Value>>) -> Map<String, Value> {
-    let keys = pattern.iter().map(|(written, value)| {
+    let mut keys = Map::new();
+    for (written, value) in pattern {
         let (anchor, key) = Anchor::parse(written);
         let found = found.filter(|_| wildcard::has_wildcard(key));
         let fits = |(name, found): &(&String, &Value)| {
@@ -54,7 +56,9 @@ fn keys_of(pattern: &Map<String, Value>, found: Option<&Map<String, Value>>) -> 
             Some((name, _)) => written.replace(key, name),
             None => written.clone(),
         };
-        (key, value.clone())
-    });
-    keys.collect()
+        if key == *written || !pattern.contains_key(&key) {
+            keys.insert(key, value.clone());
+        }
+    }
+    keys
 }

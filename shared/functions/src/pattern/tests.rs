@@ -46,6 +46,9 @@ fn scalar_patterns_match_values() {
         (json!("1Mi-1Gi"), json!("100Mi"), true),
         (json!("1!-10"), json!(11), true),
         (json!("1!-10"), json!(5), false),
+        (json!("a!-10"), json!(11), false),
+        // An operator alone is a text.
+        (json!("<|b"), json!("<"), true),
         (json!("a-b"), json!("a-b"), true),
         (json!("1"), json!(1), true),
         (json!("true"), json!(true), true),
@@ -160,6 +163,19 @@ fn anchors_decide_between_match_skip_and_violation() {
             "/spec/initContainers/",
         ),
         (json!({ "spec": [] }), "/spec/"),
+        // Space is of an anchor outside of it, and of the key inside.
+        (
+            json!({ "spec": { " (hostPID)\t": false, "nope": true } }),
+            "skip",
+        ),
+        (
+            json!({ "spec": { "X(hostPID) ": "null" } }),
+            "/spec/hostPID/",
+        ),
+        (json!({ "spec": { "X( hostPID )": "null" } }), "ok"),
+        (json!({ "spec": { "<( hostPID )": false } }), "ok"),
+        (json!({ "spec": { "( hostPID )": true } }), "skip"),
+        (json!({ "spec": { " hostPID": true } }), "/spec/ hostPID/"),
     ] {
         assert_eq!(verdict(&pattern, &pod), expected, "{pattern}");
     }
@@ -250,6 +266,7 @@ fn fields_that_may_skip_are_judged_first_in_reverse_alphabetical_order() {
         (json!({ "c": 2, "b": skips }), "skip"),
         (json!({ "a": 2, "b": differs }), "/b/0/v/"),
         (json!({ "d": 2, "c": 2 }), "/c/"),
+        (json!({ "a": [{ "n": 2 }], "b": [{ "n": 2 }] }), "/a/0/n/"),
         // A global anchor stands where its sign stands in the alphabet: last of these.
         (json!({ "<(c)": 2, "a": differs }), "/a/0/v/"),
         (json!({ "<(c)": 2, "c": 2 }), "skip"),
@@ -291,6 +308,11 @@ fn keys_of_labels_and_annotations_may_hold_wildcards() {
         verdict(&pattern("?*", "?*"), &json!({ "metadata": {} })),
         "/metadata/labels/"
     );
+    // A written key stays, whatever fits the wildcard.
+    for (own, passes) in [("x", true), ("y", false)] {
+        let both = json!({ "metadata": { "labels": { "app": own, "app*": "?*" } } });
+        assert_eq!(verdict(&both, &object) == "ok", passes, "{own}");
+    }
 }
 
 proptest! {
@@ -360,6 +382,11 @@ fn messages_name_objects_by_their_shape_and_quote_the_beginning_of_long_texts() 
             json!("x"),
             json!("y"),
             "the value \"y\" does not match \"x\" at path /a/".to_owned(),
+        ),
+        (
+            json!({ "b": 1 }),
+            json!(null),
+            "an object is expected, found nothing".to_owned(),
         ),
     ] {
         let found = matches(&json!({ "a": pattern }), &json!({ "a": value }));

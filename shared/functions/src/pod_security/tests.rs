@@ -396,6 +396,7 @@ fn pods_of_controllers_and_all_their_containers() {
     for object in [
         json!({"kind": "Pod", "spec": bad}),
         json!({"kind": "Deployment", "spec": {"template": {"spec": bad}}}),
+        json!({"kind": "PodTemplate", "template": {"spec": bad}}),
         json!({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {"spec": bad}}}}}),
     ] {
         assert_eq!(found(&security(Level::Baseline, None), &object), expected);

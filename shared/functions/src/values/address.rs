@@ -92,3 +92,46 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
         ip => Some(ip),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(text: &str) -> Cidr {
+        Cidr::parse(text).unwrap_or_else(|| panic!("{text} is a block"))
+    }
+
+    #[test]
+    fn a_prefix_is_a_plain_number_that_the_address_has_bits_for() {
+        for text in ["0.0.0.0/0", "10.0.0.1/32", "::1/128"] {
+            assert_eq!(block(text).to_string(), text);
+        }
+        for text in [
+            "10.0.0.0",
+            "10.0.0.0/",
+            "10.0.0.0/08",
+            "10.0.0.0/+8",
+            "10.0.0.0/33",
+            "::/129",
+            "::ffff:1.2.3.4/120",
+        ] {
+            assert_eq!(Cidr::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_block_contains_itself_and_its_parts() {
+        for (whole, part, contains) in [
+            ("10.0.0.0/8", "10.0.0.0/8", true),
+            ("10.0.0.0/8", "10.255.0.0/16", true),
+            ("10.0.0.0/8", "11.0.0.0/16", false),
+            ("10.0.0.0/16", "10.0.0.0/8", false),
+            ("2001:db8::/32", "2001:db8:1::/48", true),
+            ("2001:db8::/32", "2001:db9::/48", false),
+            ("::/0", "10.0.0.0/8", false),
+        ] {
+            let found = block(whole).contains(block(part));
+            assert_eq!(found, contains, "{part} in {whole}");
+        }
+    }
+}

@@ -42,3 +42,19 @@ pub(crate) fn equal(left: &Value, right: &Value) -> bool {
         (left, right) => left == right,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_text_is_told_up_to_its_longest() {
+        for (value, expected) in [(json!("ab"), "ab"), (json!([1]), "[1]")] {
+            let length = expected.len();
+            assert_eq!(text_within(&value, length).as_deref(), Some(expected));
+            assert_eq!(text_within(&value, length - 1), None);
+        }
+    }
+}

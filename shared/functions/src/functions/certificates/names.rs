@@ -117,3 +117,23 @@ fn url(text: &str) -> Value {
         "RawQuery": query, "Fragment": fragment, "RawFragment": "",
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Go's `url.Parse` takes them apart.
+    #[test]
+    fn what_is_no_path_behind_a_scheme_is_opaque() {
+        for (text, opaque, path) in [
+            ("urn:uuid:1", "uuid:1", ""),
+            ("mailto:a@b.example?subject=c", "a@b.example", ""),
+            ("file:/a/b", "", "/a/b"),
+            ("spiffe://a/b", "", "/b"),
+        ] {
+            let found = url(text);
+            assert_eq!(found["Opaque"], opaque, "{text}");
+            assert_eq!(found["Path"], path, "{text}");
+        }
+    }
+}

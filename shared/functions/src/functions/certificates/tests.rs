@@ -58,6 +58,50 @@ fn a_malformed_certificate_is_refused_with_its_reason() {
     );
 }
 
+/// A value in DER.
+fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len();
+    let length = match length {
+        0..=127 => vec![length as u8],
+        128..=255 => vec![0x81, length as u8],
+        _ => vec![0x82, (length >> 8) as u8, length as u8],
+    };
+    [&[tag][..], &length, content].concat()
+}
+
+/// Writing a number in decimal takes time by the square of its length.
+#[test]
+fn a_key_is_read_up_to_its_greatest_length() {
+    let rsa = der(0x06, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1]);
+    let algorithm = der(0x30, &[rsa, der(0x05, &[])].concat());
+    for length in [MODULUS_BYTES_MAX, MODULUS_BYTES_MAX + 1] {
+        let modulus = der(0x02, &vec![1; length]);
+        let numbers = der(0x30, &[modulus, der(0x02, &[3])].concat());
+        let bits = der(0x03, &[vec![0], numbers].concat());
+        let written = der(0x30, &[algorithm.clone(), bits].concat());
+        let (_, key) = SubjectPublicKeyInfo::from_der(&written).unwrap();
+        let read = public_key(&key).map(|key| key["E"].clone());
+        let expected = match length {
+            MODULUS_BYTES_MAX => Ok(json!(3)),
+            _ => Err("the key is longer than 2048 bytes".to_owned()),
+        };
+        assert_eq!(read, expected, "{length}");
+    }
+}
+
+/// Expected: the numbers of Go's `crypto/x509`.
+#[test]
+fn a_signature_by_pss_has_the_number_of_its_digest() {
+    for (digest, number) in [(1, 13), (2, 14), (3, 15), (4, 0)] {
+        let digest = der(0x06, &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, digest]);
+        let parameters = der(0x30, &der(0xa0, &der(0x30, &digest)));
+        let pss = der(0x06, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 10]);
+        let written = der(0x30, &[pss, parameters].concat());
+        let (_, algorithm) = AlgorithmIdentifier::from_der(&written).unwrap();
+        assert_eq!(signature_number(&algorithm), number);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Any byte of the certificate may be replaced.

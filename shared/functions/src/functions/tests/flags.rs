@@ -106,5 +106,8 @@ fn exactly_the_nondeterministic_functions_need_a_seed() {
             expression.evaluate_json(&json!({}), &environment).is_ok(),
             "{expression}"
         );
+        assert!(calls_nondeterministic(&expression), "{expression}");
     }
+    let other = Expression::parse("to_upper('a')").unwrap();
+    assert!(!calls_nondeterministic(&other));
 }

@@ -457,6 +457,9 @@ fn named<'t>(
 
 /// Returns the length of the zone abbreviation that a text begins with.
 fn zone_length(text: &str) -> Option<usize> {
+    if text.len() < 3 {
+        return None;
+    }
     if text.starts_with("ChST") || text.starts_with("MeST") {
         return Some(4);
     }

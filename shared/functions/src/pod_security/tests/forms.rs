@@ -65,6 +65,67 @@ fn a_profile_without_a_type_is_of_none_that_is_allowed() {
     ]);
 }
 
+/// What is written out, and what is not there at all.
+#[test]
+fn defaults_may_be_written_and_a_container_may_have_no_context() {
+    use Level::{Baseline as B, Restricted as R};
+    let none = || json!({});
+    check(vec![
+        row(
+            B,
+            None,
+            none(),
+            json!({"seLinuxOptions": {"type": "container_t", "user": "", "role": null}}),
+            &[],
+        ),
+        row(
+            B,
+            None,
+            none(),
+            json!({"seLinuxOptions": {"type": null}}),
+            &[],
+        ),
+        row(
+            R,
+            None,
+            none(),
+            Value::Null,
+            &[
+                "Privilege Escalation: spec.containers[0].securityContext.allowPrivilegeEscalation []",
+                "Capabilities: spec.containers[0].securityContext.capabilities.drop []",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn a_place_of_several_digits_is_one_star_in_a_field() {
+    let volumes: Vec<_> = (0..11)
+        .map(|at| json!({"name": format!("v{at}"), "hostPath": {"path": "/x"}}))
+        .collect();
+    let many = pod(&json!({"volumes": volumes}), &json!({}));
+    let mut security = security(Level::Baseline, None);
+    assert_eq!(controls_of(&security, &many).len(), 11);
+    let field = "spec.volumes[*].hostPath";
+    security.exclusions = vec![exclusion("HostPath Volumes", &[], field, &[])];
+    assert_eq!(controls_of(&security, &many).len(), 0);
+}
+
+#[test]
+fn levels_and_controls_are_known_by_their_names() {
+    for name in Level::NAMES {
+        assert_eq!(Level::parse(name).map(Level::name), Some(*name));
+    }
+    assert_eq!(Level::parse("Baseline"), None);
+    for (control, is_of_containers) in [
+        ("Capabilities", true),
+        ("Host Namespaces", false),
+        ("Nothing", false),
+    ] {
+        assert_eq!(has_containers(control), is_of_containers, "{control}");
+    }
+}
+
 /// A message names a missing profile only where no profile has a forbidden type.
 #[test]
 fn a_missing_seccomp_profile_is_told_only_if_none_is_wrong() {
