@@ -287,5 +287,9 @@ mod tests {
         assert_eq!(taken(Some(i64::MAX), Some(i64::MIN), i64::MIN), [3]);
         assert_eq!(taken(Some(0), None, -1), [0]);
         assert_eq!(taken(None, None, 0), [] as [usize; 0]);
+        // Not collected: a step of 0 that went on would never end.
+        let (start, stop) = (Some(3), Some(1));
+        let step = 0;
+        assert_eq!(Slice { start, stop, step }.indexes(4).next(), None);
     }
 }

@@ -110,6 +110,7 @@ mod tests {
             ),
         ] {
             assert_eq!(copied_bytes(&document, bytes), Some(bytes), "{document}");
+            assert_eq!(copied_bytes(&document, bytes + 7), Some(bytes));
             if let Some(fewer) = bytes.checked_sub(1) {
                 assert_eq!(copied_bytes(&document, fewer), None, "{document}");
             }

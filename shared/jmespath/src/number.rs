@@ -155,6 +155,7 @@ mod tests {
                 Ordering::Greater,
             ),
             (Number::U64(u64::MAX), Number::F64(1e300), Ordering::Less),
+            (Number::U64(1), Number::F64(f64::NAN), Ordering::Less),
         ];
         for (left, right, expected) in table {
             assert_eq!(left.order(right), expected, "{left:?} {right:?}");

@@ -268,3 +268,86 @@ impl Walk<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Expression;
+
+    fn shown(path: &[Box<str>]) -> String {
+        match path {
+            [] => "@".to_owned(),
+            fields => fields.join("."),
+        }
+    }
+
+    /// Returns the reads of a root with the fields `list`, `one` and `root`: the paths of whole values, the paths of
+    /// touched values with a `?`, and `*` for everything. Returns also the origins of the result.
+    fn read(expression: &str) -> (BTreeSet<String>, String) {
+        let expression = Expression::parse(expression).unwrap();
+        let fields = |name: &str| match name {
+            "list" => Reached::all(true),
+            "one" => Reached::all(false),
+            "root" => Reached::Root,
+            _ => Reached::NotInDocument,
+        };
+        let mut told = BTreeSet::new();
+        let mut tell = |used: Use<'_>| {
+            told.insert(match used {
+                Use::Touched(path) => format!("{}?", shown(path)),
+                Use::Whole(path) => shown(path),
+                Use::Everything => "*".to_owned(),
+            });
+        };
+        let origins = match reads(expression.ast(), &Reached::Root, &fields, &mut tell) {
+            Reached::Root => "root".to_owned(),
+            Reached::Paths { paths, listed } => {
+                let paths: Vec<_> = paths.iter().map(|path| shown(path)).collect();
+                let elements = if listed { "[]" } else { "" };
+                format!("{}{elements}", paths.join("|"))
+            }
+            Reached::NotInDocument => String::new(),
+        };
+        (told, origins)
+    }
+
+    #[test]
+    fn what_is_read_is_told_and_the_result_has_its_origins() {
+        for (expression, told, origins) in [
+            ("@", &[][..], "root"),
+            ("`1`", &[], ""),
+            ("list[*].a.b", &["a.b?", "a?"], "a.b[]"),
+            ("list[].a[]", &["a?"], "a[]"),
+            ("list[0].a", &["a?"], "a"),
+            ("list.a", &[], ""),
+            ("list[?a].b", &["a", "a?", "b?"], "b[]"),
+            ("one.*.a", &["@", "a", "a?"], ""),
+            ("one.[a, {k: b}]", &["a", "a?", "b", "b?"], ""),
+            ("one.a == one.b", &["a", "a?", "b", "b?"], ""),
+            // The elements of a list tell whether it is empty, and how many they are.
+            ("!(one.a)", &["a", "a?"], ""),
+            ("!(list[*].a)", &["a?"], ""),
+            ("length(one.a)", &["a", "a?"], ""),
+            ("length(list[*].a)", &["a?"], ""),
+            ("to_array(list[*].a)", &["a", "a?"], ""),
+            ("one.a || one.b", &["a", "a?", "b?"], "b"),
+            ("list[*].a || one.b", &["a?", "b?"], "a|b"),
+            ("list[*].a && list[*].b", &["a?", "b?"], "a|b[]"),
+            ("root || one.a", &["*", "a?"], "a"),
+        ] {
+            let (found, result) = read(expression);
+            let found: Vec<_> = found.iter().map(String::as_str).collect();
+            assert_eq!((&found[..], &*result), (told, origins), "{expression}");
+        }
+    }
+
+    #[test]
+    fn an_expression_of_too_many_paths_reads_everything() {
+        let is_everything = |paths: usize| {
+            let (told, _) = read(&format!("one.[{}]", vec!["a"; paths].join(", ")));
+            told.contains("*")
+        };
+        assert!(!is_everything(PATHS_MAX));
+        assert!(is_everything(PATHS_MAX + 1));
+    }
+}

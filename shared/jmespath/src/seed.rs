@@ -73,7 +73,9 @@ mod tests {
     #[test]
     fn draws_follow_from_the_seed_and_the_position() {
         let (one, other) = (EvalSeed::new(1, 7), EvalSeed::new(2, 8));
+        assert!(!one.is_used());
         let first: Vec<_> = (0..4).map(|_| one.draw()).collect();
+        assert!(one.is_used());
         assert_eq!(one.drawn(), 4);
         one.go_to(0);
         assert_eq!((0..4).map(|_| one.draw()).collect::<Vec<_>>(), first);
@@ -84,5 +86,22 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), 8, "{all:?}");
         assert_eq!((one.now_ns(), other.now_ns()), (1, 2));
+    }
+
+    /// Another process, of another version too, repeats an evaluation from its seed.
+    #[test]
+    fn draws_are_those_of_splitmix64() {
+        let seed = EvalSeed::new(0, 1_234_567);
+        assert_eq!(seed.draw(), 6_457_827_717_110_365_317);
+        assert_eq!(seed.draw(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn a_seed_is_used_once_the_time_was_asked_for() {
+        let seed = EvalSeed::new(1, 7);
+        seed.go_to(3);
+        assert!(!seed.is_used());
+        seed.now_ns();
+        assert!(seed.is_used());
     }
 }

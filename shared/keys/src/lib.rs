@@ -189,6 +189,9 @@ mod tests {
         assert_eq!(keys.public_keys().lines().count(), LOGINS.len());
         for login in &keys.logins {
             assert!(login.public.starts_with('U') && login.seed.starts_with("SU"));
+            // A file's text may end with a new line.
+            let public = public_key(&format!("{}\n", login.seed)).unwrap();
+            assert_eq!(public, login.public);
             assert!(!format!("{keys:?}").contains(&login.seed), "{}", login.name);
             assert!(!keys.public_keys().contains(&login.seed), "{}", login.name);
         }
@@ -205,7 +208,22 @@ mod tests {
         assert!(!Login::is_known("operator", keys));
         let with = second.put_into(&first.put_into(keys));
         assert!(Login::is_known("operator", &with) && Login::is_known("watcher", &with));
-        assert!(with.contains(&second.public) && !with.contains(&first.public));
+        let line = format!("NATS_NKEY_OPERATOR: {}\n", second.public);
+        assert_eq!(with, format!("{keys}{line}"));
+    }
+
+    #[test]
+    fn nats_is_reached_by_its_services_in_the_cluster_and_on_this_machine() {
+        let names = names_in_cluster("n");
+        for name in [
+            "nats",
+            "nats.n.svc",
+            "*.nats-headless.n.svc.cluster.local",
+            "localhost",
+            "127.0.0.1",
+        ] {
+            assert!(names.iter().any(|one| one == name), "{name}");
+        }
     }
 
     #[test]

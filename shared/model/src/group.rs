@@ -56,6 +56,8 @@ impl fmt::Display for Group {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::{Collection, GroupVersionResource, system};
 
@@ -73,5 +75,16 @@ mod tests {
         }
         assert_eq!(Group::of(&system::entries_source()), Group::COORDINATOR);
         assert_eq!(Group::all().count(), 1 + usize::from(Group::SHARDS));
+    }
+
+    /// A view in any other group would have no writer.
+    #[test]
+    fn types_are_divided_among_all_groups_but_the_coordinators() {
+        let gvr = |at: u32| GroupVersionResource::new("g", "v1", format!("things{at}"));
+        let groups: BTreeSet<Group> = (0..200)
+            .map(|at| Group::of(&Source::Objects { gvr: gvr(at) }))
+            .collect();
+        let shards: BTreeSet<Group> = Group::all().skip(1).collect();
+        assert_eq!(groups, shards);
     }
 }

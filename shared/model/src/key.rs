@@ -175,6 +175,9 @@ mod tests {
             for other in &keys {
                 let expected = path(one).cmp(&path(other));
                 assert_eq!(one.cmp(other), expected, "{one} and {other}");
+                assert_eq!(one.partial_cmp(other), Some(expected));
+                let bytes = (one.as_bytes(), other.as_bytes());
+                assert_eq!(bytes.0.partial_cmp(&bytes.1), Some(expected));
                 assert_eq!(one == other, expected == Ordering::Equal);
             }
         }

@@ -143,6 +143,26 @@ mod tests {
     }
 
     #[test]
+    fn every_view_keeps_what_names_selects_and_versions_an_object() {
+        let identity = RetainedFields::identity();
+        for path in [
+            "apiVersion",
+            "kind",
+            "metadata.name",
+            "metadata.namespace",
+            "metadata.uid",
+            "metadata.resourceVersion",
+            "metadata.labels",
+        ] {
+            let steps: Vec<&str> = path.split('.').collect();
+            let wanted = kept(&[steps.as_slice()], &[]);
+            assert_eq!(identity.lacks(&wanted), None, "{path}");
+        }
+        let all = kept(&[&["metadata"]], &[]);
+        assert_eq!(identity.lacks(&all).as_deref(), Some("metadata"));
+    }
+
+    #[test]
     fn a_path_below_a_wholly_kept_field_changes_nothing() {
         let mut all = kept(&[&["spec"]], &[]);
         all.keep(&["spec", "a"]).touch(&["spec", "b", "c"]);

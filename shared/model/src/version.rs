@@ -177,6 +177,7 @@ mod tests {
         assert_eq!(rv("0").compare(&rv("1")), Some(Ordering::Less));
         for bad in ["", "01", "1a", "-1"] {
             assert_eq!(rv(bad).compare(&rv("1")), None, "{bad:?}");
+            assert_eq!(rv(bad).is_empty(), bad.is_empty());
         }
     }
 

@@ -219,6 +219,18 @@ mod tests {
                 "index: objects whose a is $x, or if they are fewer, objects whose b is $y",
             ),
             (
+                "items[?contains($names, metadata.name)]",
+                "index: objects whose metadata.name is one of $names",
+            ),
+            (
+                "items[?subjects[?contains($names, name)]]",
+                "index: objects with one of $names among subjects[].name",
+            ),
+            (
+                "items[?label_match($labels, metadata.labels)]",
+                "index: objects whose metadata.labels may hold $labels (by its rarest entry)",
+            ),
+            (
                 "items[?label_match(spec.selector, $labels)].spec",
                 "index: objects whose spec.selector may be within $labels (by its first entry)",
             ),
@@ -237,6 +249,7 @@ mod tests {
             let expression = Expression::parse(text).unwrap();
             let plan = describe(&expression, Document::List { plural: None });
             assert_eq!(plan.to_string(), words, "{text}");
+            assert_eq!(plan.is_scan(), words.starts_with("scan"), "{text}");
         }
     }
 

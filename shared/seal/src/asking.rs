@@ -350,11 +350,13 @@ mod tests {
         let of = AskedOf::View(&secrets);
         let (question, asked) = ask(&keys, of, b"items[].data").unwrap();
         assert!(is_question(&question) && !question.windows(5).any(|part| part == b"items"));
+        assert!(!is_answer(&question));
         let (heard, answering) = open_question(&keys, of, &question).unwrap();
         assert_eq!(heard, &b"items[].data"[..]);
         let (_, other) = ask(&keys, of, b"items[].data").unwrap();
         for plain in [&b"first secret"[..], b"", b"second secret"] {
             let sealed = answering.seal(plain).unwrap();
+            assert!(is_answer(&sealed) && !is_question(&sealed));
             assert!(!sealed.windows(6).any(|part| part == b"secret"));
             assert_eq!(asked.open(&sealed).unwrap(), plain);
             assert!(matches!(

@@ -176,6 +176,7 @@ mod tests {
     fn without_keys_nothing_is_sealed_and_nothing_opened() {
         let (view, key) = (ViewId::new("v"), ObjectKey::new("", "a"));
         let keys = Keys::none();
+        assert!(!keys.are_there());
         assert_eq!(keys.seal(&view, &key, b"x"), Err(SealError::NoKey));
         assert_eq!(keys.open(&view, &key, b"x"), Err(SealError::NoKey));
     }
@@ -184,6 +185,7 @@ mod tests {
     fn two_ephemeral_keys_do_not_open_each_other() {
         let (view, key) = (ViewId::new("v"), ObjectKey::new("", "a"));
         let (one, two) = (Keys::ephemeral().unwrap(), Keys::ephemeral().unwrap());
+        assert!(one.are_there());
         let sealed = one.seal(&view, &key, b"x").unwrap();
         assert_eq!(one.open(&view, &key, &sealed).unwrap(), &b"x"[..]);
         assert!(two.open(&view, &key, &sealed).is_err());

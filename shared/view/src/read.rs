@@ -198,13 +198,28 @@ mod tests {
         };
         view.control(Revision(2), record);
         let snapshot = view.snapshot(0, 0).unwrap();
+        assert!(snapshot.is(&view.snapshot(0, 0).unwrap()));
         view.apply(Revision(3), &put("b"));
         assert_eq!(
             (snapshot.read().len(), snapshot.read().revision()),
             (1, Revision(2))
         );
-        assert_eq!(view.read(0, 0).unwrap().len(), 2);
+        let later = view.snapshot(0, 0).unwrap();
+        assert_eq!(later.read().len(), 2);
+        assert!(!later.is(&snapshot));
+        let mut added = Vec::new();
+        later.changes_since(&snapshot, |change| match change {
+            Change::Added(object) => added.push(object.name()),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(added, ["b"]);
+        assert!(!later.read().is_empty() && Read::new(&Store::default()).is_empty());
         let stale = view.snapshot(1, 0).unwrap_err();
         assert!(matches!(stale, FactError::Stale { .. }));
+        let whole = Expression::parse("@").unwrap();
+        let read = snapshot.read();
+        let result = read.evaluate(&whole, &Environment::default()).unwrap();
+        let whole = serde_json::json!({"items": [{}]});
+        assert_eq!(body::to_json(&result).unwrap(), whole);
     }
 }

@@ -364,6 +364,7 @@ mod tests {
     use anteroom_model::{Epoch, ObjectKey, ResourceVersion};
     use proptest::prelude::*;
 
+    use super::chunks::BRANCH_CHUNKS_MAX;
     use super::*;
 
     fn object(n: u16) -> Object {
@@ -378,6 +379,13 @@ mod tests {
         assert_eq!(tree.iter().len(), tree.len());
         assert!(tree.iter().is_sorted_by(|one, next| one < next));
         assert!(tree.iter().rev().is_sorted_by(|one, next| one > next));
+        assert_eq!(tree.iter().rev().count(), tree.len());
+        let mut rest = tree.iter();
+        let taken = [rest.next(), rest.next_back()].into_iter().flatten();
+        assert_eq!(taken.count() + rest.len(), tree.len());
+        assert_eq!(tree.chunks.len(), tree.chunks.iter().count());
+        let mut branches = tree.chunks.branches().iter();
+        assert!(branches.all(|branch| (1..=BRANCH_CHUNKS_MAX).contains(&branch.0.len())));
         assert!(tree.chunks.iter().all(|chunk| !chunk.0.is_empty()));
         assert!(
             tree.chunks
@@ -437,6 +445,46 @@ mod tests {
         assert!(copied.count() <= 3);
         check(&tree);
         check(&held);
+    }
+
+    /// Chunks and branches are split on the way up, and joined on the way down.
+    #[test]
+    fn a_tree_of_several_branches_is_a_sorted_set() {
+        // Every number below 9,000, in no order.
+        let numbers = (0..9_000_u32).map(|n| u16::try_from(n * 5_563 % 9_000).unwrap());
+        let (mut tree, mut set) = (Tree::default(), std::collections::BTreeSet::new());
+        for n in numbers.clone() {
+            tree.replace(object(n));
+            set.insert(object(n));
+        }
+        check(&tree);
+        assert!(tree.iter().eq(&set));
+        for n in (0..9_000).step_by(97) {
+            assert_eq!(tree.get(object(n).key()), set.get(&object(n)));
+            assert!(tree.from(object(n).key()).eq(set.range(object(n)..)));
+        }
+        let (older, branches) = (tree.clone(), tree.chunks.branches().len());
+        assert!(branches > 2, "{branches}");
+
+        for n in numbers.filter(|n| n % 50 != 0) {
+            tree.take(object(n).key());
+            set.remove(&object(n));
+        }
+        check(&tree);
+        assert!(tree.iter().eq(&set));
+        assert!(tree.chunks.branches().len() < branches);
+        assert!(tree.chunks.len() < 40, "{}", tree.chunks.len());
+        let mut removed = 0;
+        tree.changes_since(&older, |change| {
+            assert!(matches!(change, Change::Removed(_)));
+            removed += 1;
+        });
+        assert_eq!(removed, 9_000 - 180);
+        tree.compact();
+        check(&tree);
+        assert!(tree.iter().eq(&set));
+        assert!(tree.slots <= 3 * CHUNK_OBJECTS_MAX, "{}", tree.slots);
+        check(&older);
     }
 
     #[test]

@@ -109,8 +109,10 @@ mod tests {
         assert_eq!(shown(&unreadable, ""), ["a/x", "a/y", "b/x"]);
         assert_eq!(shown(&unreadable, "b"), ["b/x"]);
         assert!(unreadable.has(&keys[0]) && unreadable.bytes() > 0);
+        let bytes = unreadable.bytes();
         unreadable.put(&keys[0], false);
         unreadable.remove(&keys[0]);
+        assert!(unreadable.bytes() < bytes);
         assert_eq!(shown(&unreadable, "a"), ["a/y"]);
         unreadable.remove(&keys[1]);
         unreadable.remove(&keys[2]);

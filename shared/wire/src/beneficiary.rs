@@ -41,3 +41,26 @@ impl Beneficiary {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_counts_for_its_policies_and_of_the_cluster_for_what_they_judge() {
+        let requests = |namespace: &str| Beneficiary::Requests(namespace.to_owned());
+        let policies = || Beneficiary::Policies("team".to_owned());
+        for (policies_of, judged, of_scan, party, is_of_namespace) in [
+            ("", "", false, requests(""), false),
+            ("", "shop", false, requests("shop"), true),
+            ("", "shop", true, Beneficiary::Scans, false),
+            ("team", "shop", false, policies(), true),
+            ("team", "shop", true, policies(), true),
+        ] {
+            let found = Beneficiary::of(policies_of, judged, of_scan);
+            assert_eq!(found, party);
+            assert_eq!(found.is_of_namespace(), is_of_namespace, "{found:?}");
+            assert_eq!(found.policy_namespace(), policies_of, "{found:?}");
+        }
+    }
+}

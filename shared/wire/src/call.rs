@@ -124,8 +124,12 @@ mod tests {
                 header.map(|(_, value)| value.as_str())
             };
             let deadline = Duration::from_millis(150);
+            assert!(is_head(find));
             assert_eq!(decode(find), Ok(CallHead { deadline, trace }));
         }
+        assert!(!is_head(
+            |name| (name == "Nats-Request-Info").then_some("{}")
+        ));
     }
 
     #[test]

@@ -65,6 +65,8 @@ mod tests {
         ] {
             let error = decode(&of(version, json!({"era": 7}))).unwrap_err();
             assert_eq!(unknown_holder(&error), expected, "{version}");
+            let is_malformed = matches!(error, WireError::Body { .. });
+            assert_eq!(is_malformed, version == PROTOCOL_VERSION, "{error}");
         }
     }
 }

@@ -323,6 +323,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_expression_of_a_live_read_has_a_limit() {
+        let with = |bytes: usize| {
+            let mut request = request(api(serde_json::json!({})));
+            request.query.expression = "x".repeat(bytes);
+            request
+        };
+        let longest = encode_request(&with(EXPRESSION_BYTES_MAX)).unwrap();
+        assert!(decode_request(&longest).is_ok());
+        let over = with(EXPRESSION_BYTES_MAX + 1);
+        let refused = WireError::Limit {
+            what: "bytes of an expression",
+            limit: EXPRESSION_BYTES_MAX,
+        };
+        assert_eq!(encode_request(&over), Err(refused.clone()));
+        // A sender that does not check its own limits is refused too.
+        let sent = frame::encode(&over).unwrap();
+        assert_eq!(decode_request(&sent), Err(refused));
+    }
+
     /// A few bytes each, of which a value takes hundreds.
     #[test]
     fn only_an_object_that_is_written_may_take_more_than_a_request_for_queries() {

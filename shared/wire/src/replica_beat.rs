@@ -251,6 +251,27 @@ mod tests {
     }
 
     #[test]
+    fn a_beat_changes_views_that_are_new_or_otherwise_or_gone() {
+        let ids = |names: std::ops::Range<usize>| {
+            let ids = names.map(|n| ViewId::new(format!("view-{n}")));
+            ids.collect::<Vec<_>>()
+        };
+        let mut held = HeldViews::default();
+        for (page, expected) in [
+            (views(0..3, "synced"), ids(0..3)),
+            (views(0..3, "synced"), ids(0..0)),
+            (
+                [views(0..1, "synced"), views(1..2, "stale")].concat(),
+                ids(1..3),
+            ),
+        ] {
+            let mut changed = held.take_page(None, page);
+            changed.sort();
+            assert_eq!(changed, expected);
+        }
+    }
+
+    #[test]
     fn a_replica_beat_survives_encoding() {
         let beat = ReplicaBeat {
             replica: "r".into(),

@@ -108,6 +108,11 @@ mod tests {
             decode_request(&encode_request(&StatusRequest {}).unwrap()),
             Ok(StatusRequest {})
         );
+        let later = crate::body::encode(&(crate::PROTOCOL_VERSION + 1, StatusRequest {})).unwrap();
+        assert!(matches!(
+            decode_request(&later),
+            Err(WireError::Protocol { .. })
+        ));
         let reply = StatusReply {
             coordinator: "w".into(),
             incarnation: Incarnation("i".into()),

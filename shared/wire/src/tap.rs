@@ -297,6 +297,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn reads_of_one_place_are_joined_by_their_greatest_numbers() {
+        let read = |entry: &str, from: &str, age_ms, objects, examined| TapRead {
+            entry: entry.into(),
+            from: from.into(),
+            age_ms,
+            objects,
+            examined,
+        };
+        let mut reads = Vec::new();
+        for one in [
+            read("hosts", "view", 5, 10, 7),
+            read("hosts", "fallback", 1, 1, 1),
+            read("teams", "view", 2, 2, 2),
+            read("hosts", "view", 6, 9, 8),
+        ] {
+            one.join(&mut reads);
+        }
+        let joined = [
+            read("hosts", "view", 6, 10, 8),
+            read("hosts", "fallback", 1, 1, 1),
+            read("teams", "view", 2, 2, 2),
+        ];
+        assert_eq!(reads, joined);
+        for at in 0..FACTS_MAX {
+            read(&format!("more-{at}"), "view", 1, 1, 1).join(&mut reads);
+        }
+        assert_eq!(reads.len(), FACTS_MAX);
+        assert_eq!(reads[..3], joined);
+    }
+
+    #[test]
     fn a_tap_and_its_answer_survive_encoding() {
         let tap = Tap {
             id: "laptop".into(),

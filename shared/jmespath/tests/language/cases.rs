@@ -1,11 +1,12 @@
 //! Cases of ours: what the product adds to JMESPath, and enough of JMESPath that the tests mean
 //! something without the official suite.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use anteroom_jmespath::ast::{Argument, Expr};
 use anteroom_jmespath::{
-    Environment, EvalError, EvalSeed, Expression, FunctionTable, Signature, Types,
+    Environment, EvalError, EvalSeed, Expression, FunctionTable, Parameters, Signature, Types,
 };
 use serde_json::{Value, json};
 
@@ -77,11 +78,14 @@ fn expressions_have_their_values() {
             json!(true),
         ),
         ("`[1, 2]` == [`1`, `2`, `3`]", json!(false)),
+        ("`{\"a\": 1}` == `{\"a\": 1, \"b\": 2}`", json!(false)),
+        ("`{\"a\": 1}` == `{\"b\": 1}`", json!(false)),
         ("sum(`[1, 2]`)", json!(3)),
         ("sum(`[1, 2.5]`)", json!(3.5)),
         ("sum(`[]`)", json!(0)),
         ("avg(`[1, 2]`)", json!(1.5)),
         ("avg(`[1, 3]`)", json!(2)),
+        ("avg(`[1.5, 2.5]`)", json!(2.0)),
         ("avg(`[]`)", json!(null)),
         ("ceil(`1.2`)", json!(2)),
         ("abs(`-3`)", json!(3)),
@@ -94,6 +98,9 @@ fn expressions_have_their_values() {
         ("to_number('5.')", json!(5.0)),
         ("to_number('1_000')", json!(1000)),
         ("to_number('1__0')", json!(null)),
+        ("to_number('_1')", json!(null)),
+        ("to_number('1_')", json!(null)),
+        ("to_number('+_1')", json!(null)),
         ("to_number('0x10')", json!(null)),
         (
             "to_string(`{\"a\": [1, \"é\"]}`)",
@@ -152,6 +159,21 @@ fn parameters_are_bound_by_name() {
 }
 
 #[test]
+fn any_map_binds_parameters() {
+    let one = || ("p".to_owned(), json!(7));
+    let maps: [Box<dyn Parameters>; 4] = [
+        Box::new(BTreeMap::from([one()])),
+        Box::new(HashMap::from([one()])),
+        Box::new(serde_json::Map::from_iter([one()])),
+        Box::new(Arc::new(BTreeMap::from([one()]))),
+    ];
+    for map in &maps {
+        assert_eq!(map.parameter("p"), Some(&json!(7)));
+        assert_eq!(map.parameter("q"), None);
+    }
+}
+
+#[test]
 fn a_parameter_is_never_code() {
     let expression = Expression::parse("items[?metadata.name == $name]").unwrap();
     let injected = json!("' || 'a' == 'a");
@@ -177,6 +199,10 @@ fn errors_state_their_problem_and_position() {
         (
             "a[b]",
             "syntax error at byte 2: expected an index, a slice or '*' after '['\n  a[b]\n    ^",
+        ),
+        (
+            "\"f\"(a)",
+            "syntax error at byte 3: the name of a function is never quoted\n  \"f\"(a)\n     ^",
         ),
         (
             "f(a,",
@@ -340,6 +366,8 @@ fn the_syntax_tree_of_an_expression_is_readable() {
         panic!()
     };
     assert_eq!(call.ast().function_name(*function), "sort_by");
+    let functions: Vec<&str> = call.ast().functions().iter().map(|name| &**name).collect();
+    assert_eq!(functions, ["sort_by"]);
     assert!(matches!(
         arguments[..],
         [Argument::Value(_), Argument::Reference(_)]

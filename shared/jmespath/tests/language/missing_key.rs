@@ -149,6 +149,14 @@ fn a_refused_argument_is_null_under_flatten_filter_and_values() {
     for (text, expected) in table {
         assert_eq!(evaluate(text), Ok(expected), "{text}");
     }
+    // What is not known stays an error, whatever is refused after it.
+    let unknown = EvalError::UnknownFunction {
+        function: "nope".into(),
+    };
+    assert_eq!(
+        evaluate("([`1`, string][*].abs(@))[?nope(@)]"),
+        Err(unknown)
+    );
     // Without missing keys the specification's rule holds.
     let document = json!({"string": "s"});
     for text in ["abs(string)[]", "abs(string)[?x]", "abs(string).*"] {

@@ -1,7 +1,7 @@
 //! The text of a tree parses to the same tree, if it parses at all: different trees have different texts.
 
 use anteroom_jmespath::{
-    Expression,
+    Expression, Graft,
     ast::{Argument, Ast, Expr, ExprId},
 };
 use proptest::prelude::*;
@@ -81,6 +81,14 @@ fn trees_are_written_as_they_are_read() {
         ("!(a.b) || !a[0]", "!(a.b) || !a[0]"),
         ("(a.b[0])[*].c", "(a.b[0])[*].c"),
         ("(a[0])[*]", "a[0][*]"),
+        ("[].a", "[].a"),
+        ("a[*][*].b", "a[*][*].b"),
+        ("a[*][0]", "a[*][0]"),
+        ("a[*][0].b", "a[*][0].b"),
+        ("a[*][0][1:2]", "a[*][0][1:2]"),
+        ("a[*].b[0][*]", "a[*].b[0][*]"),
+        ("a[*].b.c[?d]", "a[*].b.c[?d]"),
+        ("a . _b . \"9c\"", "a._b.\"9c\""),
         ("*.a.b", "*.a.b"),
         ("{a: b, c: [d, `1`]}", "{a: b, c: [d, `1`]}"),
         ("sort_by(@, &a.b)", "sort_by(@, &a.b)"),
@@ -91,6 +99,32 @@ fn trees_are_written_as_they_are_read() {
         assert_eq!(ast.text(ast.root()).to_string(), written);
         check(text).unwrap();
     }
+}
+
+/// Keys of indexes are compared by their texts, so a grafted tree never has the text of a parsed tree.
+#[test]
+fn a_tree_that_no_text_spells_is_written_in_brackets_that_no_parser_takes() {
+    let parsed = Expression::parse("[x, a.b, (c.d)[1:2], y[1:2]]").unwrap();
+    let ast = parsed.ast();
+    let [x, path, sliced, other] = ast.expr(ast.root()).children()[..] else {
+        panic!();
+    };
+    let slice = ast.expr(other).children()[0];
+    assert_eq!(ast.text(slice).to_string(), "y[1:2]!");
+
+    let mut graft = Graft::new(ast);
+    let (left, path) = (graft.copy(x).unwrap(), graft.copy(path).unwrap());
+    let current = graft.add(Expr::Current).unwrap();
+    let project = |left, right| Expr::Project { left, right };
+    let of_path = graft.add(project(path, current)).unwrap();
+    let of_path = graft.add(project(left, of_path)).unwrap();
+    let of_slice = graft.copy(sliced).unwrap();
+    let of_slice = graft.add(project(left, of_slice)).unwrap();
+    let arguments = [Argument::Reference(of_path), Argument::Value(of_slice)];
+    let root = graft.call("map", arguments.into()).unwrap();
+    let text = "map(&x[*].((a.b)[*]), x[*].((c.d)[1:2]))";
+    assert_eq!(graft.finish(root).as_str(), text);
+    assert!(Expression::parse(text).is_err());
 }
 
 fn expression() -> impl Strategy<Value = String> {

@@ -51,11 +51,13 @@ fn labels_select_and_are_refused_as_by_the_api_server() {
         ("a.dev/x=", Some(true)),
         ("a.dev/x", Some(true)),
         ("a.dev/x in ()", Some(true)),
+        ("a-b.dev/x", Some(false)),
         ("a.dev/x in (,)", Some(true)),
         ("n>4", Some(true)),
         ("n>4,n<6", Some(true)),
         ("n>04", Some(true)),
         ("n > 5", Some(false)),
+        ("n<5", Some(false)),
         ("n>9223372036854775807", Some(false)),
         ("app<6", Some(false)),
         ("none>0", Some(false)),
@@ -95,6 +97,7 @@ fn labels_select_and_are_refused_as_by_the_api_server() {
         ("/a", None),
         ("a/b/c", None),
         ("A.b/c", None),
+        ("a_b.dev/x", None),
         ("n>", None),
         ("n>x", None),
         ("n>-1", None),
@@ -108,6 +111,7 @@ fn labels_select_and_are_refused_as_by_the_api_server() {
         assert_eq!(selected, expected, "{selector:?}");
     }
     assert!(LabelSelector::parse(" ").unwrap().is_empty());
+    assert!(!LabelSelector::parse("!app").unwrap().is_empty());
 }
 
 #[test]
@@ -164,6 +168,7 @@ fn field_selectors_select_and_are_refused_as_by_the_api_server() {
     }
     let name = NameSelector::parse("metadata.name=a:b c").unwrap();
     assert!(name.matches("", "a:b c"), "as roles may be named");
+    assert!(NameSelector::parse(",").unwrap().is_empty() && !name.is_empty());
 }
 
 /// The API server accepts the escape, so the selector must never be read with a different meaning.

@@ -113,6 +113,15 @@ fn anchors_select_the_list_elements_to_patch() {
 }
 
 #[test]
+fn an_element_of_a_list_without_keys_is_selected_by_its_name() {
+    let document =
+        json!({"spec": {"things": [{"name": "a", "x": 1}, {"name": "", "x": 1}, {"x": 1}]}});
+    let patch = json!({"spec": {"things": [{"(x)": 1, "y": 2}]}});
+    let expected = json!({"spec": {"things": [{"name": "a", "y": 2}]}});
+    assert_eq!(resolved(&document, &patch), Ok(Some(expected)));
+}
+
+#[test]
 fn a_global_anchor_decides_for_the_whole_patch() {
     let document =
         json!({"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}]}});
@@ -155,6 +164,13 @@ fn anchors_are_read_from_keys() {
     }
     assert!(Anchor::is_of_patterns("=(a)"));
     assert!(!Anchor::is_of_patterns("+(a)"));
+    // What is added is found in lists, too.
+    for (patch, adds) in [
+        (json!({"a": [{"(b)": 1}, {"c": {"+(d)": 1}}]}), true),
+        (json!({"a": [{"(b)": 1, "<(c)": 1}]}), false),
+    ] {
+        assert_eq!(Anchor::adds(&patch), adds, "{patch}");
+    }
 }
 
 #[test]

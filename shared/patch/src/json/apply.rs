@@ -392,3 +392,6 @@ fn is_same(left: &Value, right: &Value) -> bool {
         (left, right) => left == right,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -586,6 +586,7 @@ fn a_test_for_null_and_a_removal_behind_the_end() {
         ("test", "/l/0", false, false),
         ("remove", "/l/-", false, false),
         ("remove", "/l/7", true, false),
+        ("remove", "/l/-0", false, false),
         ("remove", "/x/-", true, false),
     ];
     for (op, path, lenient, strict) in table {

@@ -278,6 +278,10 @@ fn a_merge_too_deep_or_too_large_is_refused() {
     assert_eq!(error, Err(PatchError::TooDeep));
     let error = merge(&nested(DEPTH_MAX + 1), &json!({}), Schema::UNKNOWN);
     assert_eq!(error, Err(PatchError::TooDeep));
+    // A list is a level as an object is.
+    let lists = (0..=DEPTH_MAX).fold(json!(1), |inner, _| json!([inner]));
+    let error = merge(&lists, &json!({}), Schema::UNKNOWN);
+    assert_eq!(error, Err(PatchError::TooDeep));
     let large = json!({"a": "x".repeat(crate::BUILT_BYTES_MAX)});
     assert_eq!(
         merge(&json!({}), &large, Schema::UNKNOWN),
@@ -330,6 +334,19 @@ fn a_merge_by_keys_is_charged_by_what_it_copies_compares_and_searches() {
     patch.extend(vec![json!({"name": "a", "tty": true}); 100]);
     let copied = work_of(&json!({}), &containers(patch));
     assert!(copied > 100 * 10_000, "{copied}");
+}
+
+/// Each element is written as a text, and looked up among the others.
+#[test]
+fn a_directive_about_a_list_is_charged_by_the_elements_of_both() {
+    let texts: Value = (0..1_000).map(|at| at.to_string()).collect();
+    let document = json!({"a": texts});
+    let copied = work_of(&document, &json!({}));
+    for directive in ["$deleteFromPrimitiveList/a", "$setElementOrder/a"] {
+        let charged = work_of(&document, &json!({directive: texts}));
+        let expected = copied + 4 * 1_000 * VALUE_BYTES;
+        assert!(charged >= expected, "{directive}: {charged} of {expected}");
+    }
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use anteroom_model::LabelSelector;
+
 use super::*;
 use crate::Leaf;
 
@@ -73,6 +75,16 @@ fn expressions_that_are_narrowed_to_keys() {
         (
             "[items[?metadata.name == $n], items[?a == `1`]]",
             "any_of(metadata.name/0 == $n, a/0 == 1)",
+        ),
+        // Equal lookups are done once; no lookup that differs is left out.
+        ("[items[?a == $n], items[?a == $n]]", "a/0 == $n"),
+        (
+            "[items[?a == $n], items[?b == $n]]",
+            "any_of(a/0 == $n, b/0 == $n)",
+        ),
+        (
+            "[items[?a == $n], items[?contains(a, $n)]]",
+            "any_of(a/0 == $n, a/1 == $n)",
         ),
         // Either will do; what the policy names itself is for want of anything else.
         ("items[?a == $n && b == $m]", "one_of(a/0 == $n, b/0 == $m)"),
@@ -183,6 +195,10 @@ fn membership_functions_become_index_lookups() {
             &once,
         ),
         ("any_in($k, to_array(items)[].spec.rules[].host)", &once),
+        (
+            "any_in($k, items[?spec.x][].spec.a)",
+            "once [?spec.x][].spec.a/1 alike $k",
+        ),
     ] {
         assert_eq!(on(text, LIST), Ok(wanted.to_owned()), "{text}");
     }
@@ -238,6 +254,31 @@ fn an_expression_without_an_indexable_filter_needs_all_objects() {
         ("to_string(@)", Document),
     ] {
         assert_eq!(on(text, LIST).map_err(|scan| scan.why), Err(why), "{text}");
+    }
+}
+
+#[test]
+fn a_label_selector_is_one_more_way_to_find_what_matters() {
+    let a = "a/0 == $n";
+    let x = r#"any_of(entries(metadata.labels)/0 >= {"l":"x"})"#;
+    let both = format!("one_of({a}, {x})");
+    let values = r#"any_of(entries(metadata.labels)/0 >= {"l":"x"}, entries(metadata.labels)/0 >= {"l":"y"})"#;
+    let labels = format!("one_of({x}, any_of(entries(metadata.labels)/0 >= {{\"k\":\"y\"}}))");
+    for (text, selector, wanted) in [
+        ("items[?a == $n]", "", Some(a)),
+        ("items[?a == $n]", "l!=x", Some(a)),
+        ("items[?a == $n]", "l=x", Some(&*both)),
+        ("kind", "l=x", Some("any_of()")),
+        ("items", "l=x", Some(x)),
+        ("items", "l in (x, y)", Some(values)),
+        ("items", "l=x,k=y", Some(&*labels)),
+        ("items", "l!=x", None),
+        ("items", "", None),
+    ] {
+        let narrow = narrow(&Expression::parse(text).unwrap(), LIST).ok();
+        let selector = LabelSelector::parse(selector).unwrap();
+        let found = selected(narrow.as_ref(), &selector).map(|found| shown(&found));
+        assert_eq!(found.as_deref(), wanted, "{text} of {selector:?}");
     }
 }
 

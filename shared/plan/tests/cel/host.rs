@@ -50,6 +50,11 @@ impl Host {
     pub(crate) fn answered(&self) -> u64 {
         self.answered.load(Relaxed)
     }
+
+    /// The number of indexes that were made.
+    pub(crate) fn indexes(&self) -> usize {
+        self.indexes.lock().len()
+    }
 }
 
 impl ListHost for Host {

@@ -5,6 +5,7 @@
 
 mod grammar;
 mod host;
+mod lists;
 
 use anteroom_cel::{Budget, Dialect, Input, JsonError, Machine, Names, Program, Roots};
 use anteroom_model::Shape;

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use anteroom_jmespath::{Environment, Expression, MissingKey, Parameters as _};
+use anteroom_jmespath::{Budget, Environment, Expression, MissingKey, Parameters as _};
 use anteroom_model::{FactError, Shape};
 use anteroom_plan::{
     ChainParameters, CountedExpression, Counter, CounterKey, Document, Index, IndexKey, NoPart,
     Operand, Scalar, Sliced, Whole, extract_counts, narrow,
 };
-use anteroom_view::{Select, Snapshot};
+use anteroom_view::{Select, Snapshot, testing::TestView};
 use anteroom_wire::query::Selection;
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -436,4 +436,100 @@ fn many_generated_questions_are_really_answered_by_counts() {
         of_none > 150 && fine > 150,
         "{of_none} and {fine} of {counted}"
     );
+}
+
+/// A part of a slice is kept for the next request if it depends on nothing else.
+#[test]
+fn chains_and_counts_are_evaluated_slice_by_slice() {
+    let mut world = World::new("example.com");
+    for n in 0..5 {
+        let object = json!({"w": n, "t": "x", "list": [{"x": n}]});
+        world.step(Step {
+            key: (0, n),
+            object: Some(object),
+        });
+    }
+    let state = world.states.last().unwrap();
+    for (text, is_of_objects_alone) in [
+        ("items[].w", true),
+        ("items || `[]`", true),
+        ("to_array(items)[].list[]", true),
+        ("keep_only(items, `{\"w\": true}`)", true),
+        ("items[?t == $p].w", false),
+        ("length(items[].w) > `3`", false),
+        ("items[?w > $q] | length(@)", false),
+    ] {
+        let question = Question {
+            expression: text.to_owned(),
+            missing_key_is_error: false,
+            selection: Selection {
+                shape: Shape::List,
+                ..Selection::default()
+            },
+        };
+        let expression = Expression::parse(text).unwrap();
+        let plain = question.plain(&expression, state, &bound());
+        let sliced = question.sliced(&expression, state, &[2, 0, 1]);
+        assert_eq!(sliced, Some(plain), "{text}");
+        let sliced = Sliced::of(&expression, Document::List { plural: None }).unwrap();
+        assert_eq!(sliced.is_of_objects_alone(), is_of_objects_alone, "{text}");
+    }
+}
+
+/// Otherwise the whole list would be evaluated once more, which costs no less.
+#[test]
+fn a_slice_beyond_its_budget_is_no_failure_of_the_expression() {
+    let mut world = World::new("example.com");
+    for n in 0..5 {
+        let object = json!({"t": "x".repeat(1_000)});
+        world.step(Step {
+            key: (0, n),
+            object: Some(object),
+        });
+    }
+    let read = world.states.last().unwrap().read();
+    let select = Select::new(&Selection {
+        shape: Shape::Array,
+        ..Selection::default()
+    });
+    let select = select.unwrap();
+    let selected = select.among(read, read.objects()).unwrap();
+    let expression = Expression::parse("[].t").unwrap();
+    let sliced = Sliced::of(&expression, Document::Array).unwrap();
+    let environment = Environment::standard();
+    let parts = (0..1_000).map(|steps| {
+        let mut left = Budget {
+            steps,
+            ..Budget::default()
+        };
+        let part = sliced.part(selected.array(), &environment, &mut left);
+        part.map(|part| part.bytes())
+    });
+    let parts: Vec<Result<usize, NoPart>> = parts.collect();
+    assert!(!parts.contains(&Err(NoPart::Failed)));
+    assert!(matches!(parts[0], Err(NoPart::Budget(_))));
+    assert!(parts[999].as_ref().is_ok_and(|bytes| *bytes > 5_000));
+}
+
+#[test]
+fn a_counter_by_namespace_gives_back_the_memory_of_namespaces_that_are_gone() {
+    let mut view = TestView::new("example.com", "things", "Thing");
+    let namespace = "n".repeat(1_000);
+    let without = view.snapshot();
+    view.put(&namespace, "one", &json!({"w": 1}));
+    let with = view.snapshot();
+    let key = CounterKey {
+        chain: "@".into(),
+        by_namespace: true,
+        missing_key_is_error: false,
+        bare: false,
+    };
+    let functions = anteroom_functions::query_functions();
+    let mut counter = Counter::new(key, functions, &without).unwrap();
+    for _ in 0..3 {
+        counter.advance(&with);
+        assert!((1_000..2_000).contains(&counter.bytes()));
+        counter.advance(&without);
+        assert!(counter.bytes() < 1_000);
+    }
 }

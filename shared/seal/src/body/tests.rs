@@ -28,7 +28,7 @@ fn a_sealed_body_opens_again_and_is_not_readable_meanwhile() {
     let ring = ring(&[("k1", 1)]);
     let plain = b"a very secret password";
     let sealed = seal(&ring, &view(), &key(), plain).unwrap();
-    assert!(is_sealed(&sealed));
+    assert!(is_sealed(&sealed) && !is_sealed(plain) && !is_sealed(b""));
     assert!(!sealed.windows(6).any(|part| part == b"secret"));
     assert_eq!(sealed.len(), plain.len() + OVERHEAD_BYTES + "k1".len());
     assert_eq!(open(&ring, &view(), &key(), &sealed).unwrap(), &plain[..]);

@@ -12,6 +12,7 @@ use super::*;
 use crate::View;
 
 mod budget;
+mod roads;
 
 fn gvr(group: &str, plural: &str) -> GroupVersionResource {
     GroupVersionResource::new(group, "v1", plural)
@@ -224,6 +225,7 @@ fn objects_outside_of_a_view_are_refused_and_not_absent() {
     let object = ("a", "x", configmap("a", "x"));
     let view = view_of(Source::Collection(confined), "ConfigMap", &[object]);
     assert!(select(&view, &one("a", "x")).is_ok());
+    assert!(select(&view, &list()).is_ok());
     let of_c = Selection {
         namespace: "c".into(),
         ..list()
@@ -323,7 +325,15 @@ fn a_kept_api_response_is_returned_unchanged() {
     };
     let came = json!([1, {"a": null}, "b"]);
     let view = view_of(source.clone(), "", &[("", Source::RESPONSE, came.clone())]);
-    assert_eq!(select(&view, &response), Ok(came));
+    assert_eq!(select(&view, &response), Ok(came.clone()));
+    let selected = Select::new(&response).unwrap();
+    let Ok(Lazy::One(node)) = selected.lazy(view.read(0, 0).unwrap()) else {
+        panic!("a response is no list");
+    };
+    assert_eq!(
+        crate::node::tests::json_of(crate::ViewNode::body(node)),
+        came
+    );
     let error = select(&view_of(source, "", &[]), &response).unwrap_err();
     assert!(matches!(error, FactError::NotSynced { .. }), "{error}");
 }
@@ -432,6 +442,7 @@ proptest! {
             _ => got["items"].clone(),
         };
         prop_assert_eq!(items, json!(expected(&plain, &selection)));
+        roads::check(&view, &selection, &plain)?;
     }
 }
 
@@ -463,6 +474,15 @@ fn a_selection_is_within_limits_of_objects_and_of_bytes() {
         let select = Select::new(&selection).unwrap();
         let is_within = |objects, bytes| select.is_within(state.read(), objects, bytes);
         assert!(is_within(objects, objects * bytes), "{selection:?}");
+        assert!(is_within(objects + 1, objects * bytes), "{selection:?}");
+        assert_eq!(select.object_key(), selection.object.as_ref());
+        let is_list = selection.object.is_none();
+        assert_eq!(select.among(state.read(), [].iter()).is_some(), is_list);
+        let looked_at = if is_list { objects } else { 1 };
+        for most in [0, 2, usize::MAX] {
+            let looks_at = select.looks_at(state.read(), most);
+            assert_eq!(looks_at, looked_at.min(most), "{selection:?}");
+        }
         if objects > 0 {
             assert!(!is_within(objects - 1, usize::MAX), "{selection:?}");
             assert!(!is_within(objects, objects * bytes - 1), "{selection:?}");

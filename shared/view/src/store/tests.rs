@@ -165,6 +165,10 @@ fn the_oldest_deletion_is_forgotten_over_the_limit() {
     };
     assert!(is_applied(0));
     assert!(!is_applied(1));
+    // One that is made again is forgotten alone, and in both places.
+    store.apply(Revision(next), &put(&name(2), 1, "11", ""), None);
+    assert_eq!(store.aside.tombstones.by_key.len(), TOMBSTONES_MAX - 1);
+    assert_eq!(store.aside.tombstones.order.len(), TOMBSTONES_MAX - 1);
 }
 
 #[test]
@@ -227,12 +231,13 @@ fn a_copy_counts_only_bytes_that_it_does_not_share() {
     store.apply(Revision(1), &put("a", 1, "1", "same"), None);
     store.apply(Revision(2), &put("b", 1, "2", "old"), None);
     store.apply(Revision(3), &delete("c", 1, "3"), None);
+    store.apply(Revision(4), &put("d", 1, "4", "kept"), None);
     let mut copy = store.writable_copy();
     assert_eq!(copy.own_bytes().bodies, 0);
     let twin = |name| store.get("ns", name);
-    copy.apply(Revision(4), &put("b", 1, "4", "newer"), twin("b"));
+    copy.apply(Revision(5), &put("b", 1, "5", "newer"), twin("b"));
     assert_eq!(copy.own_bytes().bodies, 5);
-    copy.apply(Revision(5), &delete("a", 1, "5"), twin("a"));
+    copy.apply(Revision(6), &delete("a", 1, "6"), twin("a"));
     assert_eq!(copy.own_bytes().bodies, 5);
     assert_eq!(copy.bytes(), recount(&copy));
     copy.settle();
@@ -255,6 +260,66 @@ fn synced() -> ViewRecord {
         digest: Digest::EMPTY,
         origin: Epoch::default(),
         age_max_ms: None,
+    }
+}
+
+/// In the order of the keys, others may stand among the objects of a namespace then.
+#[test]
+fn a_namespace_has_all_of_its_objects_where_names_hold_a_slash() {
+    let mut store = Draft::default();
+    for (revision, (namespace, name)) in
+        (1..).zip([("a", "b"), ("a/b", "x"), ("a", "c"), ("b", "a")])
+    {
+        let delta = Delta {
+            key: ObjectKey::new(namespace, name),
+            ..put("", 1, "1", "")
+        };
+        store.apply(Revision(revision), &delta, None);
+    }
+    let names: Vec<_> = store.namespace("a").map(Object::name).collect();
+    assert_eq!(names, ["b", "c"]);
+}
+
+#[test]
+fn objects_are_packed_until_the_view_is_whole_and_not_again() {
+    // Chunks are packed once they are full, or hold many bytes; the rest when the view is whole.
+    for (objects, bytes) in [(400_u64, 900), (30, 4_000)] {
+        let is_alone = |store: &Draft| store.objects().filter(|object| object.is_alone()).count();
+        let name = |n: u64| format!("n{n:03}");
+        let body = "x".repeat(bytes);
+        let mut store = Draft::default();
+        for n in 0..objects {
+            store.apply(Revision(n + 1), &put(&name(n), 1, "1", &body), None);
+        }
+        assert!((1..store.len()).contains(&is_alone(&store)), "{objects}");
+        assert_eq!(store.bytes(), recount(&store));
+        store.control(Revision(objects + 1), synced());
+        assert_eq!(is_alone(&store), 0, "{objects}");
+        assert_eq!(store.bytes(), recount(&store));
+
+        // Whoever shares some objects holds the allocations of all.
+        let mut again = Draft::default();
+        for n in (0..objects).step_by(10) {
+            let twin = store.get("ns", &name(n));
+            again.apply(Revision(n + 1), &put(&name(n), 1, "1", &body), twin);
+        }
+        again.settle();
+        assert!(again.aside.holes.bytes() > 0);
+        assert_eq!(again.bytes(), recount(&again));
+        drop(again);
+
+        store.apply(Revision(objects + 2), &put(&name(0), 1, "2", &body), None);
+        store.control(Revision(objects + 3), synced());
+        assert_eq!(is_alone(&store), 1, "{objects}");
+        let anew = ViewRecord {
+            epoch: Epoch(2),
+            origin: Epoch(2),
+            ..synced()
+        };
+        store.control(Revision(objects + 4), anew);
+        assert!(store.is_empty());
+        assert_eq!(store.bytes(), recount(&store));
+        assert_eq!(store.aside.holes.bytes(), 0);
     }
 }
 

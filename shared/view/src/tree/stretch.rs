@@ -71,6 +71,8 @@ mod tests {
         for held in [true, false] {
             let mut tree: Tree = (0..2_000).map(|n| object(n, "1")).collect();
             let before = marks(&tree);
+            let [first, second] = [0, 1].map(|at| tree.stretches().nth(at).unwrap().mark());
+            assert!(first != second && first == first.clone());
             let snapshot = held.then(|| tree.clone());
             assert!(
                 tree.stretches()

@@ -2,7 +2,7 @@
 
 mod simulation;
 
-use anteroom_model::{Epoch, ViewState};
+use anteroom_model::{Digest, Epoch, ViewState};
 use proptest::prelude::*;
 
 use super::*;
@@ -134,6 +134,28 @@ fn what_was_gathered_from_the_start_is_not_served_if_the_digest_differs() {
     assert_eq!(names(&reader), ["n5"]);
 }
 
+/// Either is enough to know that something is missing.
+#[test]
+fn what_was_gathered_from_the_start_is_served_only_if_count_and_digest_agree() {
+    for (more, other_digest, served) in [
+        (0, None, &["n5"][..]),
+        (1, None, &["n1", "n2"][..]),
+        (0, Some(Digest::EMPTY), &["n1", "n2"][..]),
+    ] {
+        let mut reader = synced();
+        reader.step(Step::NewLog);
+        reader.step(Step::Read);
+        reader.step(Step::Put(5, vec![5]));
+        let record = ViewRecord {
+            objects: 1 + more,
+            digest: other_digest.unwrap_or(reader.view.followed().digest()),
+            ..reader.view.served().record().unwrap().clone()
+        };
+        reader.view.control(Revision(2), record);
+        assert_eq!(names(&reader), served);
+    }
+}
+
 /// Objects that the writer purges have no tombstones: one who was away over it is told by
 /// the view's origin, and need not read the log again.
 #[test]
@@ -150,6 +172,17 @@ fn a_view_dropped_and_wanted_again_while_away_needs_no_restart() {
     }
     assert_eq!(names(&reader), ["n3"]);
     assert_eq!(reader.restarts, 0);
+}
+
+#[test]
+fn a_view_dropped_while_away_is_dropped_and_not_syncing() {
+    let mut reader = synced();
+    reader.step(Step::Away);
+    reader.log().control(ViewState::Dropped);
+    while !reader.is_live {
+        reader.step(Step::Read);
+    }
+    assert_eq!(reader.view.state(), &LifeState::Dropped);
 }
 
 /// A reader that lags is skipped over records that were superseded, the first word of a epoch
@@ -174,6 +207,15 @@ fn changes_of_a_later_epoch_are_seen_together_without_its_first_word() {
 }
 
 #[test]
+fn a_change_of_a_later_epoch_leaves_a_failed_view_failed() {
+    let mut reader = synced();
+    reader.step(Step::Say(failed()));
+    reader.log().epoch += 1;
+    reader.step(Step::Put(3, vec![3]));
+    assert!(matches!(reader.view.state(), LifeState::Failed(_)));
+}
+
+#[test]
 fn reading_a_view_again_shares_unchanged_objects() {
     let mut reader = synced();
     reader.step(Step::Put(2, vec![9]));
@@ -188,14 +230,20 @@ fn reading_a_view_again_shares_unchanged_objects() {
 }
 
 #[test]
-fn a_control_record_of_an_earlier_epoch_is_ignored() {
+fn a_control_record_of_an_earlier_epoch_or_a_repeat_is_ignored() {
     let mut reader = synced();
-    let mut record = reader.view.served().record().unwrap().clone();
-    record.epoch = Epoch(0);
-    record.state = failed();
-    let effect = reader.view.control(Revision(100), record);
-    assert_eq!(effect, StoreEffect::None);
-    assert_eq!(reader.view.state(), &LifeState::Synced);
+    let held = reader.view.served().record().unwrap().clone();
+    let last = reader.view.served().revision();
+    for (revision, epoch) in [(Revision(100), Epoch(0)), (last, held.epoch)] {
+        let record = ViewRecord {
+            epoch,
+            state: failed(),
+            ..held.clone()
+        };
+        let effect = reader.view.control(revision, record);
+        assert_eq!(effect, StoreEffect::None);
+        assert_eq!(reader.view.state(), &LifeState::Synced);
+    }
 }
 
 #[test]
@@ -205,6 +253,10 @@ fn every_refusal_of_a_view_has_its_reason() {
     assert_eq!(
         refusal(&View::reading(id.clone())),
         "view `pods.v1` is not synced yet: its records in the log are still being read"
+    );
+    assert!(
+        refusal(&View::waiting(id.clone()))
+            .ends_with("it waits for its turn to be loaded from the log")
     );
     assert_eq!(
         refusal(&View::live(id)),
@@ -242,6 +294,8 @@ fn every_refusal_of_a_view_has_its_reason() {
     let mut evicted = reader.view.clone();
     evicted.evict();
     assert!(refusal(&evicted).contains("it comes back when there is room for it"));
+    evicted.restart();
+    assert!(refusal(&evicted).contains("it is being loaded again"));
     let unopened = Failure::new("KeyUnknown", "mount the key");
     evicted.fail(&unopened);
     assert!(refusal(&evicted).ends_with("KeyUnknown: mount the key"));

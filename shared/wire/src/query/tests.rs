@@ -112,6 +112,18 @@ fn a_refused_query_survives_encoding() {
 }
 
 #[test]
+fn a_query_is_of_a_review_where_it_tells_one_and_is_of_no_scan() {
+    for (review, of_scan, expected) in [(0, false, None), (7, false, Some(7)), (7, true, None)] {
+        let request = QueryRequest {
+            review,
+            of_scan,
+            ..QueryRequest::default()
+        };
+        assert_eq!(request.admission_review(), expected);
+    }
+}
+
+#[test]
 fn a_lease_survives_encoding() {
     let bytes = lease::encode(u32::MAX, "watcher-0").unwrap();
     assert_eq!(lease::decode(&bytes), Ok((u32::MAX, "watcher-0".into())));

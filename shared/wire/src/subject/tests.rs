@@ -57,6 +57,9 @@ proptest! {
             (subjects.replica_beat(), Subject::ReplicaBeat),
             (subjects.webhook_beat(), Subject::WebhookBeat),
             (subjects.violation(), Subject::Violation),
+            (subjects.tap(), Subject::Tap),
+            (subjects.tapped(), Subject::Tapped),
+            (subjects.status(), Subject::Status),
             (subjects.direct(&replica, &view), Subject::Direct { replica, view }),
             (subjects.beat(), Subject::Beat),
         ];
@@ -112,6 +115,10 @@ fn stream_filters_match_records_alone() {
         ]
     );
     assert_eq!(subjects.leases(), "ar.test.ctl.lease.>");
+    assert_eq!(subjects.every_object(), "ar.test.obj.>");
+    for controls in [subjects.every_control(), subjects.controls()] {
+        assert_eq!(controls, "ar.test.ctl.view.>");
+    }
 }
 
 #[test]

@@ -136,6 +136,14 @@ mod tests {
         assert_eq!(twice.quantile(0.5), latencies.quantile(0.5));
     }
 
+    #[test]
+    fn a_time_in_a_bucket_that_is_not_known_here_counts_as_the_longest() {
+        let told = serde_json::json!([[BUCKETS, 2], [99, 3]]);
+        let latencies: Latencies = serde_json::from_value(told).unwrap();
+        assert_eq!(latencies.count(), 5);
+        assert_eq!(latencies.quantile(0.1), Some(bound(BUCKETS - 1)));
+    }
+
     /// Whoever logs in as a webhook may tell of any counts.
     #[test]
     fn counts_beyond_all_numbers_have_a_quantile() {

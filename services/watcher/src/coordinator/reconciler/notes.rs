@@ -238,7 +238,7 @@ impl Reconciler {
         self.write(SystemView::Policies, write);
     }
 
-    /// The policy was deleted, and another one has its name.
+    /// The policy was deleted, and another policy has the same name.
     pub(super) fn policy_replaced(&mut self, dependent: Dependent, owner: StatusOwner) {
         self.effects.push(CoordinatorEffect::ForgetStatus(owner));
         self.apply(Event::PolicyGone(dependent));

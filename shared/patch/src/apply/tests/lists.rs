@@ -160,4 +160,9 @@ fn sets_have_each_value_once() {
     let (object, patch) = (numbers(json!([1, 2.5, 0])), numbers(json!([1.0, -0.0])));
     let merged = of_every_sort(&object, &patch, Atomics::Refused);
     assert_eq!(merged, Ok(numbers(json!([1.0, 2.5, -0.0]))));
+    // Both would be the same number with a fraction.
+    let (one, other) = (1_i64 << 53, (1_i64 << 53) + 1);
+    let (object, patch) = (numbers(json!([one])), numbers(json!([other])));
+    let merged = of_every_sort(&object, &patch, Atomics::Refused);
+    assert_eq!(merged, Ok(numbers(json!([one, other]))));
 }

@@ -22,6 +22,20 @@ fn the_table_of_own_types_is_read_and_small() {
 }
 
 #[test]
+fn groups_of_own_kinds_are_told_from_those_of_definitions() {
+    for (group, is_own) in [
+        ("", true),
+        ("apps", true),
+        ("networking.k8s.io", true),
+        ("app", false),
+        ("v1", false),
+        ("example.com", false),
+    ] {
+        assert_eq!(ObjectSchema::is_built_in_group(group), is_own, "{group}");
+    }
+}
+
+#[test]
 fn every_own_kind_has_metadata_and_merges_labels() {
     let (_, kinds) = record::read_kinds(built_in::TABLE).unwrap();
     for kind in kinds.keys() {
@@ -146,6 +160,37 @@ fn a_definition_that_declares_no_objects_is_an_error() {
             "{schema}"
         );
     }
+}
+
+/// The API server's own schemas say that a quantity is a text, and nothing of what is raw.
+#[test]
+fn quantities_and_raw_values_are_known_by_the_names_of_their_types() {
+    let of = |name: &str| format!("io.k8s.apimachinery.pkg.{name}");
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{}", of(name))});
+    let kind = json!({"type": "object", "properties": {
+        "metadata": reference("apis.meta.v1.ObjectMeta"),
+        "quantity": {"description": "an amount", "allOf": [reference("api.resource.Quantity")]},
+        "raw": reference("runtime.RawExtension"),
+    }, "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "A"}]});
+    let document = json!({"components": {"schemas": {
+        "A": kind,
+        of("apis.meta.v1.ObjectMeta"): {"type": "object"},
+        of("api.resource.Quantity"): {"type": "string"},
+        of("runtime.RawExtension"): {"type": "object"},
+    }}});
+    let kinds = published(&[document]).unwrap();
+    let merged = |patch: &Value| apply(&json!({}), patch, &kinds["v1 A"], Atomics::Refused);
+    for amount in [json!({"quantity": 1}), json!({"quantity": "1Gi"})] {
+        assert_eq!(merged(&amount), Ok(amount));
+    }
+    let no_amount = merged(&json!({"quantity": {"a": 1}}));
+    assert!(
+        matches!(no_amount, Err(ApplyError::Patch { .. })),
+        "{no_amount:?}"
+    );
+    let paths = vec![".raw".to_owned()];
+    let raw = merged(&json!({"raw": {"a": 1}}));
+    assert_eq!(raw, Err(ApplyError::Atomic { paths }));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The work of a difference.
+//! What a difference leaves alone, and its work.
 
 use std::cell::Cell;
 
@@ -13,6 +13,26 @@ fn work_of(before: &Value, after: &Value) -> usize {
     };
     assert!(diff_charged(before, after, &count).is_ok());
     charged.get()
+}
+
+#[test]
+fn a_difference_leaves_equal_objects_alone_and_no_others() {
+    for (before, after, expected) in [
+        (
+            json!([{"n": 1}, {"n": 2}]),
+            json!([{"n": 0}, {"n": 1}, {"n": 2}]),
+            json!([{"op": "add", "path": "/0", "value": {"n": 0}}]),
+        ),
+        // All that the object had before is still there.
+        (
+            json!({"a": {"b": 1}}),
+            json!({"a": {"b": 1, "c": 2}}),
+            json!([{"op": "add", "path": "/a/c", "value": 2}]),
+        ),
+    ] {
+        let made = diff_charged(&before, &after, &|_| true);
+        assert_eq!(made, Ok(expected), "{before} and {after}");
+    }
 }
 
 #[test]

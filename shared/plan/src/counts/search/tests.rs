@@ -41,6 +41,18 @@ fn lengths_of_chains_are_taken_out() {
         "$count0 > `3`",
         &[("@[]", Length)],
     );
+    is("length(items || `[]`)", "$count0", &[("@", Length)]);
+    is(
+        "length(to_array(items)[].a)",
+        "$count0",
+        &[("@[].a", Length)],
+    );
+    let kept = "keep_only(@, `{\"a\": true}`)";
+    is(
+        "length(keep_only(items, `{\"a\": true}`))",
+        "$count0",
+        &[(kept, Length)],
+    );
     is(
         "things.items[*].a | length(@)",
         "$count0",
@@ -72,6 +84,17 @@ fn lengths_of_chains_are_taken_out() {
         &[("@[?a].b", Length)],
     );
     is("things.length(items).x", "$count0.x", &[("@", Length)]);
+    is("things | (items | length(@))", "$count0", &[("@", Length)]);
+    is(
+        "items | (length(@) | @ > `1`)",
+        "$count0 | @ > `1`",
+        &[("@", Length)],
+    );
+    is(
+        "items | [length(@)][?@ > `1`]",
+        "[$count0][?@ > `1`]",
+        &[("@", Length)],
+    );
     is(
         "length(items[].a) == length(items[].a)",
         "$count0 == $count0",
@@ -140,6 +163,13 @@ fn only_lengths_and_existence_of_chains_are_taken_out() {
         "items[?a > $p] | length(@)",
         "sort(items[?a == $p])",
         "length(items[].join('', [$p, a]))",
+        // No index knows the elements within objects.
+        "length((items[].a)[?x == $p])",
+        // These are others the next time.
+        "length(items[].time_now())",
+        "length(items[?a].time_now_utc())",
+        "length(items[?a == time_now()])",
+        "length(items[?a == to_string(time_now())])",
         "max_by(items, &a)",
         "sum(items[].a)",
         "items[].a | avg(@)",
@@ -149,7 +179,19 @@ fn only_lengths_and_existence_of_chains_are_taken_out() {
     ] {
         assert_eq!(found(text, ChainParameters::Refused), None, "{text}");
     }
-    assert!(found("items[?a == $p] | length(@)", ChainParameters::Allowed).is_some());
+    for text in ["items[?a == $p] | length(@)", "items[?a > $p] | length(@)"] {
+        assert!(found(text, ChainParameters::Allowed).is_some(), "{text}");
+    }
+}
+
+#[test]
+fn only_a_count_of_the_objects_themselves_is_one_of_all_objects() {
+    let document = Document::List { plural: None };
+    for (text, is_of_all) in [("length(items)", true), ("length(items[].a)", false)] {
+        let expression = Expression::parse(text).unwrap();
+        let found = extract_counts(&expression, document, ChainParameters::Refused).expect(text);
+        assert_eq!(found.counts[0].is_of_all_objects(), is_of_all, "{text}");
+    }
 }
 
 #[test]
