@@ -15,7 +15,7 @@ pub use format::Format;
 pub(crate) use json::equal;
 pub use json::{text, text_within};
 pub(crate) use number::Number;
-pub use quantity::Quantity;
+pub use quantity::{Quantity, Scale};
 pub(crate) use range::Range;
 pub use url::{Url, unescaped};
 

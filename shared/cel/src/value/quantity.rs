@@ -13,9 +13,6 @@ const PLACES: i32 = 9;
 /// Characters of a quantity; a longer text is none.
 const CHARACTERS_MAX: usize = 64;
 
-/// Digits of a quantity that Kubernetes keeps as an int and a power of ten; of more it makes a decimal.
-const INT_DIGITS_MAX: usize = 18;
-
 /// A quantity such as `100m` or `1.5Gi`, in billionths: exact, up to about 10²⁹.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quantity {
@@ -33,7 +30,9 @@ impl Quantity {
             return None;
         }
         let billionths = values::Quantity::parse(text)?.billionths()?;
-        Some(Self::new(billionths, scale_of(text)))
+        let scale = values::Scale::of(text).filter(|scale| scale.is_int);
+        let power = scale.and_then(|scale| i32::try_from(scale.power).ok());
+        Some(Self::new(billionths, power))
     }
 
     fn new(billionths: i128, scale: Option<i32>) -> Self {
@@ -90,56 +89,13 @@ fn in_units(billionths: i128, scale: i32) -> Option<i64> {
     (billionths % unit == 0).then(|| i64::try_from(billionths / unit).ok())?
 }
 
-/// The power of ten that Kubernetes keeps beside the digits of a quantity; `None`: it keeps a decimal.
-///
-/// A binary suffix is multiplied out, where the digits of both are about 14 at most.
-fn scale_of(text: &str) -> Option<i32> {
-    let plain = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let plain = plain.trim_start_matches('0');
-    let end = |text: &str| {
-        let found = text.find(|char: char| !char.is_ascii_digit());
-        found.unwrap_or(text.len())
-    };
-    let (whole, rest) = plain.split_at(end(plain));
-    let (fraction, suffix) = match rest.strip_prefix('.') {
-        Some(after) => after.split_at(end(after)),
-        None => ("", rest),
-    };
-    let digits = whole.len().max(1) + fraction.len();
-    let exponent = match suffix {
-        "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => {
-            let digits_max = match suffix {
-                "Ki" => 11,
-                "Mi" => 8,
-                "Gi" => 5,
-                "Ti" => 2,
-                _ => 0,
-            };
-            return (fraction.is_empty() && digits <= digits_max).then_some(0);
-        }
-        "" => 0,
-        "n" => -9,
-        "u" => -6,
-        "m" => -3,
-        "k" => 3,
-        "M" => 6,
-        "G" => 9,
-        "T" => 12,
-        "P" => 15,
-        "E" => 18,
-        _ => suffix.get(1..)?.parse().ok()?,
-    };
-    let scale = i32::checked_sub(exponent, i32::try_from(fraction.len()).ok()?)?;
-    (digits <= INT_DIGITS_MAX && scale >= -PLACES).then_some(scale)
-}
-
 impl From<i64> for Quantity {
     fn from(whole: i64) -> Self {
         Self::new(i128::from(whole) * ONE, Some(0))
     }
 }
 
-/// How it is written does not count.
+/// Quantities of the same amount are equal, in whatever notation.
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
         self.billionths() == other.billionths()

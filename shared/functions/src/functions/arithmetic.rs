@@ -14,7 +14,7 @@
 
 use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Number, Signature, Types};
 
-use crate::values::{Duration, Quantity};
+use crate::values::{Duration, Quantity, Scale};
 
 /// Decimal places of a number; more are not in a float.
 const PLACES_MAX: u64 = 15;
@@ -27,12 +27,6 @@ const PLACES_KEPT: i64 = 9;
 
 /// Steps for writing a quantity.
 const WRITING_STEPS: usize = 4;
-
-/// Suffixes by powers of a thousand, from billionths on.
-const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
-
-/// Suffixes by powers of 1024.
-const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 pub(super) fn register(table: &mut FunctionTable) {
     let any = Types::NUMBER | Types::STRING;
@@ -74,7 +68,7 @@ enum Operand {
     Duration(i128),
 }
 
-/// How a quantity is written.
+/// The notation of a quantity: its suffixes, and the decimal places that Kubernetes keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Notation {
     suffixes: Suffixes,
@@ -85,7 +79,7 @@ impl Notation {
     fn of(text: &str, billionths: i128) -> Self {
         let suffixes = match Suffixes::of(text) {
             // A part of one would lose by powers of two.
-            Suffixes::Binary if (1..ONE).contains(&billionths.abs()) => Suffixes::Decimal,
+            Suffixes::Binary if billionths != 0 && billionths / ONE == 0 => Suffixes::Decimal,
             suffixes => suffixes,
         };
         let places = decimal_places(text, billionths);
@@ -303,8 +297,10 @@ fn multiplied(of: i128, by: i128) -> Option<i128> {
 
 /// Divides billionths, and cuts off what is beyond so many decimal places. `None`: too large.
 fn divided(of: i128, by: i128, places: i64) -> Option<i128> {
-    let rest = (of % by).checked_mul(ONE)? / by;
-    let quotient = (of / by).checked_mul(ONE)?.checked_add(rest)?;
+    // The least number by -1 is no number of this type.
+    let (whole, rest) = (of.checked_div(by)?, of.checked_rem(by)?);
+    let rest = rest.checked_mul(ONE)?.checked_div(by)?;
+    let quotient = whole.checked_mul(ONE)?.checked_add(rest)?;
     let unit = u32::try_from(PLACES_KEPT.saturating_sub(places).max(0)).ok();
     let unit = unit.and_then(|zeros| 10_i128.checked_pow(zeros));
     // No quotient has as many digits.
@@ -324,31 +320,13 @@ fn number_text(number: f64) -> String {
 /// Returns how many decimal places Kubernetes keeps of a quantity that is written so, less than none of `1k`. What does
 /// not fit into 64 bits has all nine, and so has a fraction with a binary suffix.
 fn decimal_places(text: &str, billionths: i128) -> i64 {
-    let number = text.trim_start_matches(['+', '-', '0']);
-    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
-    let end = number.find(|c| !is_of_number(c)).unwrap_or(number.len());
-    let (number, suffix) = number.split_at(end);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = whole.len().max(1) + fraction.len();
-    let fraction = fraction.len() as i64;
-    let thousands = |suffixes: &[&str]| suffixes.iter().position(|known| *known == suffix);
-    let (places, fits) = match (Suffixes::of(text), thousands(&BINARY)) {
-        (Suffixes::Binary, Some(power)) => (fraction, fraction == 0 && digits + 3 * power <= 14),
-        _ => {
-            let exponent = match thousands(&DECIMAL) {
-                Some(at) => 3 * at as i64 - PLACES_KEPT,
-                None => suffix.get(1..).map_or(0, |of| of.parse().unwrap_or(0)),
-            };
-            let places = fraction.saturating_sub(exponent);
-            (places, digits <= 18 && places <= PLACES_KEPT)
-        }
-    };
     // Larger ones have become the largest integer.
-    let is_largest = billionths.abs() == ONE * i128::from(i64::MAX);
-    match fits || billionths == 0 {
-        true => places,
-        false if Suffixes::of(text) == Suffixes::Binary && is_largest => 0,
-        false => PLACES_KEPT,
+    let largest = ONE * i128::from(i64::MAX);
+    let is_largest = [-largest, largest].contains(&billionths);
+    match Scale::of(text) {
+        Some(scale) if scale.is_int || billionths == 0 => -scale.power,
+        _ if Suffixes::of(text) == Suffixes::Binary && is_largest => 0,
+        _ => PLACES_KEPT,
     }
 }
 
@@ -366,11 +344,14 @@ fn whole(number: f64) -> Number {
 
 /// In Kubernetes's canonical form: the largest suffix that leaves an integer.
 fn quantity_text(billionths: i128, suffixes: Suffixes) -> String {
+    const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+    const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const EXPONENT: [&str; 13] = [
         "e-9", "e-6", "e-3", "", "e3", "e6", "e9", "e12", "e15", "e18", "e21", "e24", "e27",
     ];
     // What is small, or not whole, would lose by powers of two.
-    let is_binary = billionths.abs() >= 1024 * ONE && billionths % ONE == 0;
+    let is_binary = billionths / ONE <= -1024 || billionths / ONE >= 1024;
+    let is_binary = is_binary && billionths % ONE == 0;
     let (mut number, suffixes, base) = match suffixes {
         Suffixes::Binary if is_binary => (billionths / ONE, &BINARY[..], 1024),
         Suffixes::Exponent => (billionths, &EXPONENT[..], 1000),
@@ -484,6 +465,14 @@ mod tests {
         ] {
             assert_eq!(duration_text(ns), expected);
         }
+    }
+
+    #[test]
+    fn the_least_number_of_billionths_is_divided_and_written() {
+        assert_eq!(divided(i128::MIN, -1, PLACES_KEPT), None);
+        let text = quantity_text(i128::MIN, Suffixes::Binary);
+        assert_eq!(text, "-170141183460469231731687303715884105728n");
+        assert_eq!(decimal_places("-1", i128::MIN), 0);
     }
 
     #[test]

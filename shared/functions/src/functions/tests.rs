@@ -429,7 +429,7 @@ fn a_membership_function_is_for_queries_alone_and_charged() {
     assert!(matches!(error, Err(EvalError::Budget { .. })), "{error:?}");
 }
 
-/// What is not named does not travel.
+/// A replica sends no field that is not named.
 #[test]
 fn keep_only_cuts_objects_and_each_element_of_a_list() {
     let environment = Environment::standard().with_functions(query_functions());

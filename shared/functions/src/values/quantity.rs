@@ -8,6 +8,12 @@ const EXPONENT_MIN: i64 = -9;
 /// Digits of a quantity that are read; one with more is not a quantity.
 const DIGITS_MAX: usize = 512;
 
+/// Digits that Kubernetes keeps as an int.
+const INT_DIGITS_MAX: usize = 18;
+
+/// The same, where a binary suffix is multiplied out.
+const BINARY_DIGITS_MAX: usize = 14;
+
 /// A quantity such as `100m`, `1.5Gi` or `2e3`.
 ///
 /// Exact: a string of decimal digits and a power of ten, which is never written out.
@@ -20,10 +26,17 @@ pub struct Quantity {
     exponent: i64,
 }
 
-impl Quantity {
-    /// Reads a signed decimal with a suffix: `n`, `u`, `m`, `k`, `M`, `G`, `T`, `P`, `E`, `Ki` to `Ei`, or
-    /// an exponent. Unlike the API server, which reads a lone suffix as zero, it wants a digit.
-    pub fn parse(text: &str) -> Option<Self> {
+/// The parts of a quantity's text.
+struct Parts<'t> {
+    negative: bool,
+    whole: &'t str,
+    fraction: &'t str,
+    suffix: &'t str,
+}
+
+impl<'t> Parts<'t> {
+    /// `None`: the text is empty.
+    fn of(text: &'t str) -> Option<Self> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
             b'+' => (false, &text[1..]),
@@ -38,6 +51,86 @@ impl Quantity {
             Some(after) => after.split_at(digits_end(after)),
             None => ("", rest),
         };
+        Some(Self {
+            negative,
+            whole,
+            fraction,
+            suffix,
+        })
+    }
+}
+
+/// Returns the power of two that a binary suffix stands for.
+fn power_of_two(suffix: &str) -> Option<u32> {
+    Some(match suffix {
+        "Ki" => 10,
+        "Mi" => 20,
+        "Gi" => 30,
+        "Ti" => 40,
+        "Pi" => 50,
+        "Ei" => 60,
+        _ => return None,
+    })
+}
+
+/// Returns the power of ten that a decimal suffix or an exponent stands for.
+fn power_of_ten(suffix: &str) -> Option<i64> {
+    Some(match suffix {
+        "" => 0,
+        "n" => -9,
+        "u" => -6,
+        "m" => -3,
+        "k" => 3,
+        "M" => 6,
+        "G" => 9,
+        "T" => 12,
+        "P" => 15,
+        "E" => 18,
+        _ => i64::from(suffix.strip_prefix(['e', 'E'])?.parse::<i32>().ok()?),
+    })
+}
+
+/// The power of ten that Kubernetes keeps beside the digits of a quantity. It depends on how the quantity is written: `1000m`
+/// has three decimal places, and `1` has none (`ParseQuantity` of `k8s.io/apimachinery`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Below zero: so many decimal places.
+    pub power: i64,
+    /// The digits are kept as an int of 64 bits. Else they are kept as a decimal of any length.
+    pub is_int: bool,
+}
+
+impl Scale {
+    /// Returns the scale of a text that [`Quantity::parse`] takes.
+    pub fn of(text: &str) -> Option<Self> {
+        let parts = Parts::of(text)?;
+        let places = parts.fraction.len();
+        let digits = parts.whole.trim_start_matches('0').len().max(1) + places;
+        Some(match power_of_two(parts.suffix) {
+            // Multiplied out, it has three digits more for each power of 1024.
+            Some(power) => Self {
+                power: -(places as i64),
+                is_int: places == 0 && digits + 3 * (power as usize / 10) <= BINARY_DIGITS_MAX,
+            },
+            None => {
+                let power = power_of_ten(parts.suffix)? - places as i64;
+                let is_int = digits <= INT_DIGITS_MAX && power >= EXPONENT_MIN;
+                Self { power, is_int }
+            }
+        })
+    }
+}
+
+impl Quantity {
+    /// Reads a signed decimal with a suffix: `n`, `u`, `m`, `k`, `M`, `G`, `T`, `P`, `E`, `Ki` to `Ei`, or
+    /// an exponent. Unlike the API server, which reads a lone suffix as zero, it wants a digit.
+    pub fn parse(text: &str) -> Option<Self> {
+        let Parts {
+            negative,
+            whole,
+            fraction,
+            suffix,
+        } = Parts::of(text)?;
         let count = whole.len() + fraction.len();
         if count == 0 || count > DIGITS_MAX {
             return None;
@@ -79,34 +172,13 @@ impl Quantity {
     }
 
     fn apply(&mut self, suffix: &str) -> Option<()> {
-        let power_of_two = match suffix {
-            "Ki" => 10,
-            "Mi" => 20,
-            "Gi" => 30,
-            "Ti" => 40,
-            "Pi" => 50,
-            "Ei" => 60,
-            _ => 0,
-        };
-        if power_of_two > 0 {
-            self.multiply(1 << power_of_two);
+        if let Some(power) = power_of_two(suffix) {
+            self.multiply(1 << power);
             self.round();
             self.cap();
             return Some(());
         }
-        self.exponent += match suffix {
-            "" => 0,
-            "n" => -9,
-            "u" => -6,
-            "m" => -3,
-            "k" => 3,
-            "M" => 6,
-            "G" => 9,
-            "T" => 12,
-            "P" => 15,
-            "E" => 18,
-            _ => i64::from(suffix.strip_prefix(['e', 'E'])?.parse::<i32>().ok()?),
-        };
+        self.exponent += power_of_ten(suffix)?;
         self.round();
         Some(())
     }

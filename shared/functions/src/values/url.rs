@@ -161,7 +161,7 @@ fn written_user(user: &str) -> Option<String> {
     })
 }
 
-/// What stands between a scheme and the path.
+/// Writes the user and the host between a scheme and the path.
 fn written_authority(user: Option<&str>, host: &str, path: &str) -> String {
     if user.is_none() && host.is_empty() && path.is_empty() {
         return String::new();

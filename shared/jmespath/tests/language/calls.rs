@@ -1,4 +1,4 @@
-//! What a call gives its function, and what the function is charged for.
+//! Functions see their arguments through a call, and are charged by it.
 
 use anteroom_jmespath::{
     Budget, BudgetKind, Environment, EvalError, Expression, FunctionTable, Number, Signature,

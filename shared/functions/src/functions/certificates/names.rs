@@ -122,7 +122,7 @@ fn url(text: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// As Go's `url.Parse` takes them apart.
+    /// Go's `url.Parse` takes such names apart in the same way.
     #[test]
     fn what_is_no_path_behind_a_scheme_is_opaque() {
         for (text, opaque, path) in [

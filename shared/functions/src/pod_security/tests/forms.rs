@@ -65,7 +65,7 @@ fn a_profile_without_a_type_is_of_none_that_is_allowed() {
     ]);
 }
 
-/// What is written out, and what is not there at all.
+/// A written default counts as an absent one.
 #[test]
 fn defaults_may_be_written_and_a_container_may_have_no_context() {
     use Level::{Baseline as B, Restricted as R};

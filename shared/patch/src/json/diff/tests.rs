@@ -1,4 +1,4 @@
-//! What a difference leaves alone, and its work.
+//! A difference leaves equal parts alone, and is charged by its work.
 
 use std::cell::Cell;
 
