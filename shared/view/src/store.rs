@@ -237,11 +237,8 @@ impl Store {
             Applied::Deleted { old } => Some(old),
             Applied::Ignored(_) => None,
         };
-        if let Some(gone) = gone
-            && aside.holes.left(gone)
-        {
-            let moved = self.objects.move_out(gone.allocation(), gone.key());
-            aside.holes.moved_out(gone, moved);
+        if let Some(gone) = gone {
+            self.left_allocation(gone, &mut aside.holes);
         }
         let after = aside.bytes() + self.unreadable.bytes();
         self.bytes.indexes = self.bytes.indexes + after - before;
@@ -416,9 +413,18 @@ impl Store {
             let key = ObjectKey::new(old.namespace(), old.name());
             self.removed(&key, &old, None);
             self.unreadable.remove(&key);
-            holes.left(&old);
+            self.left_allocation(&old, holes);
         }
         self.count_saved();
+    }
+
+    /// Counts the hole that an object leaves in an allocation that it shared. Where little of that is used any more,
+    /// the others move out.
+    fn left_allocation(&mut self, gone: &Object, holes: &mut Holes) {
+        if holes.left(gone) {
+            let moved = self.objects.move_out(gone.allocation(), gone.key());
+            holes.moved_out(gone, moved);
+        }
     }
 
     fn pack(&mut self) {

@@ -151,11 +151,6 @@ impl Subjects {
         self.subject("obj", &[]) + ".>"
     }
 
-    /// Every view's control record: a filter.
-    pub fn every_control(&self) -> String {
-        self.subject("ctl.view", &[]) + ".>"
-    }
-
     /// A view's control record.
     pub fn control(&self, view: &ViewId) -> String {
         self.subject("ctl.view", &[view.as_str()])

@@ -85,7 +85,7 @@ impl<'a> Reading<'a> {
             shared,
             end,
             deadline,
-            filter: shared.subjects.every_control(),
+            filter: shared.subjects.controls(),
             headers_only: false,
         }
     }

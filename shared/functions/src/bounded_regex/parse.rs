@@ -3,8 +3,7 @@
 
 use regex_syntax::{
     ast::{
-        self, Ast, ClassBracketed, ClassPerl, ClassPerlKind, ClassSet, ClassSetItem, Flag,
-        FlagsItemKind, GroupKind, Visitor,
+        self, Ast, ClassBracketed, ClassSet, ClassSetItem, Flag, FlagsItemKind, GroupKind, Visitor,
     },
     hir::{Hir, translate::TranslatorBuilder},
 };
@@ -17,10 +16,7 @@ const NESTING_MAX: u32 = 50;
 /// Steps for each byte of an expression.
 const STEPS_PER_BYTE: usize = 16;
 
-/// Steps for a class of Perl, as in `\w`.
-const PERL_CLASS_STEPS: usize = 1_000;
-
-/// The most ranges of a class of Perl or of Unicode.
+/// The most ranges of a class of Unicode.
 const UNICODE_CLASS_RANGES: usize = 800;
 
 /// The ranges of a class that are moved in a step, when one more is added.
@@ -116,16 +112,6 @@ impl ClassCost {
         self.folded(ClassSize::UNICODE)
     }
 
-    /// Adds a class of Perl. Its upper and lower case are not looked up, but where it is an item of another class.
-    fn perl(&mut self, class: &ClassPerl) -> ClassSize {
-        self.steps += PERL_CLASS_STEPS;
-        match class.kind {
-            ClassPerlKind::Space => ClassSize::few(32),
-            ClassPerlKind::Digit | ClassPerlKind::Word => ClassSize::UNICODE,
-        }
-        .negated(class.negated)
-    }
-
     fn bracketed(&mut self, class: &ClassBracketed) -> ClassSize {
         let inside = self.set(&class.kind);
         self.folded(inside).negated(class.negated)
@@ -153,8 +139,7 @@ impl ClassCost {
                 ClassSize::few(1 + to.saturating_sub(from))
             }
             ClassSetItem::Ascii(class) => ClassSize::few(128).negated(class.negated),
-            ClassSetItem::Unicode(_) => self.unicode(),
-            ClassSetItem::Perl(class) => self.perl(class),
+            ClassSetItem::Unicode(_) | ClassSetItem::Perl(_) => self.unicode(),
             ClassSetItem::Bracketed(class) => self.bracketed(class),
             ClassSetItem::Union(union) => {
                 let mut all = ClassSize::default();
@@ -194,11 +179,9 @@ impl Visitor for ClassCost {
                     self.flags(flags);
                 }
             }
-            Ast::ClassUnicode(_) => {
+            // `\w` and its like are ranges in what is read here, so no more is known of them.
+            Ast::ClassUnicode(_) | Ast::ClassPerl(_) => {
                 self.unicode();
-            }
-            Ast::ClassPerl(class) => {
-                self.perl(class);
             }
             Ast::ClassBracketed(class) => {
                 self.bracketed(class);

@@ -323,6 +323,27 @@ fn objects_are_packed_until_the_view_is_whole_and_not_again() {
     }
 }
 
+#[test]
+fn void_objects_keep_no_memory_that_they_shared() {
+    let mut store = Draft::default();
+    for n in 0..400 {
+        let epoch = if n % 8 == 0 { 2 } else { 1 };
+        let delta = put(&format!("n{n:03}"), epoch, "1", &"x".repeat(900));
+        store.apply(Revision(n + 1), &delta, None);
+    }
+    let begun_anew = |origin| ViewRecord {
+        epoch: Epoch(2),
+        origin: Epoch(origin),
+        ..synced()
+    };
+    store.control(Revision(401), begun_anew(1));
+    assert!(store.objects().all(|object| !object.is_alone()));
+    store.control(Revision(402), begun_anew(2));
+    assert_eq!(store.len(), 50);
+    assert_eq!(store.aside.holes.bytes(), 0);
+    assert_eq!(store.bytes(), recount(&store));
+}
+
 fn body_of(n: u32, round: u32) -> String {
     let bytes = 900 + (n * 37 + round * 101) % 1_500;
     format!("{n}-{round}-").repeat(bytes as usize / 6)
