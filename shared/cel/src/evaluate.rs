@@ -20,10 +20,10 @@ use crate::{
     ast::{Expr, Operator, Root},
     functions::{CallContext, Tools},
     limits::EVALUATION_DEPTH_MAX,
-    value::{List, Val, compare, equal, no_overload},
+    value::{List, Map, Val, compare, equal, no_overload},
 };
 
-/// The values of an expression's roots. A missing one is null.
+/// The values of an expression's roots. A missing one is null, or what [`Roots::absent_is_empty`] says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Roots<'v> {
     /// The root `object`.
@@ -45,6 +45,8 @@ pub struct Roots<'v> {
     pub allowed_images: &'v [Value],
     /// `exceptions.allowedValues`: those of the exceptions that apply.
     pub allowed_values: &'v [Value],
+    /// A missing root `object` or `oldObject` is an empty map, as in policies of Kyverno's kinds.
+    pub absent_is_empty: bool,
 }
 
 /// Expressions on their way through one request: what they find out of variables, they share, and their
@@ -66,6 +68,8 @@ pub struct Machine<'v> {
     lacks: bool,
     /// Facts that may be kept in views are unknown, whoever has them.
     is_without_lists: bool,
+    /// The root `object` of each variable; `None`: the root of the expressions.
+    pinned: &'v [Option<&'v Value>],
 }
 
 impl<'v> Machine<'v> {
@@ -83,7 +87,20 @@ impl<'v> Machine<'v> {
             host: None,
             lacks: false,
             is_without_lists: false,
+            pinned: &[],
         }
+    }
+
+    /// Sets the root `object` of variables, in their order; `None`: that of the expressions.
+    #[must_use]
+    pub fn with_pinned(self, pinned: &'v [Option<&'v Value>]) -> Self {
+        Self { pinned, ..self }
+    }
+
+    /// Returns the places of the variables that were evaluated.
+    pub fn evaluated(&self) -> impl Iterator<Item = usize> {
+        let all = self.known.iter().enumerate();
+        all.filter_map(|(at, known)| known.is_some().then_some(at))
     }
 
     /// Sets the clock and the random numbers; if absent, `time.now()` and `random()` fail.
@@ -226,8 +243,8 @@ impl<'v> Machine<'v> {
 
     fn root(&self, root: Root) -> Val<'v> {
         let value = match root {
-            Root::Object => self.roots.object,
-            Root::OldObject => self.roots.old_object,
+            Root::Object => return self.subject(self.roots.object),
+            Root::OldObject => return self.subject(self.roots.old_object),
             Root::Params => self.roots.params,
             Root::Namespace => self.roots.namespace,
             Root::RequestObject => self
@@ -240,6 +257,15 @@ impl<'v> Machine<'v> {
             Root::AllowedValues => return Val::List(List::Json(self.roots.allowed_values)),
         };
         value.map_or(Val::Null, Val::of)
+    }
+
+    /// The root `object` or `oldObject`.
+    fn subject(&self, object: Option<&'v Value>) -> Val<'v> {
+        match object {
+            Some(object) => Val::of(object),
+            None if self.roots.absent_is_empty => Val::Map(Map::Own([].into())),
+            None => Val::Null,
+        }
     }
 
     /// An object that the request itself holds, `apart` or among its fields.
@@ -262,15 +288,25 @@ impl<'v> Machine<'v> {
         let Some(program) = self.variables.get(at) else {
             return Err(EvalError::refused("a variable is missing"));
         };
-        let around = std::mem::take(&mut self.locals);
-        let lazy = std::mem::take(&mut self.lazy);
-        let value = self.eval(program.expr());
-        (self.locals, self.lazy) = (around, lazy);
+        let value = self.within_variable(at, |machine| machine.eval(program.expr()));
         // Nothing is known of what was not evaluated to its end.
         if !matches!(value, Err(EvalError::TooDeep)) {
             self.known[at] = Some(value.clone());
         }
         value
+    }
+
+    /// Evaluates what stands in the variable at this place: without the variables of macros around, and on the object
+    /// that the variable is pinned to.
+    fn within_variable<T>(&mut self, at: usize, evaluate: impl FnOnce(&mut Self) -> T) -> T {
+        let around = std::mem::take(&mut self.locals);
+        let lazy = std::mem::take(&mut self.lazy);
+        let object = self.roots.object;
+        self.roots.object = self.pinned.get(at).copied().flatten().or(object);
+        let found = evaluate(self);
+        self.roots.object = object;
+        (self.locals, self.lazy) = (around, lazy);
+        found
     }
 
     fn binary(
@@ -303,3 +339,6 @@ impl<'v> Machine<'v> {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -229,8 +229,25 @@ mod tests {
             ("NetworkPolicy", "networkpolicies"),
             ("Endpoints", "endpoints"),
             ("StorageClass", "storageclasses"),
+            ("Branch", "branches"),
         ] {
             assert_eq!(plural_of_kind(kind), plural);
+        }
+    }
+
+    #[test]
+    fn posts_and_calls_of_other_services_have_effects() {
+        for (function, has_effect, is_http) in [
+            (FactFunction::ResourceGet, false, false),
+            (FactFunction::ResourceList, false, false),
+            (FactFunction::ResourcePost, true, false),
+            (FactFunction::Entry, false, false),
+            (FactFunction::ImageMetadata, false, false),
+            (FactFunction::HttpGet, true, true),
+            (FactFunction::HttpPost, true, true),
+        ] {
+            let found = (function.has_effect(), function.is_http());
+            assert_eq!(found, (has_effect, is_http), "{function:?}");
         }
     }
 }

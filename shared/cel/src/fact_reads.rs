@@ -212,6 +212,20 @@ mod tests {
                 vec![],
                 vec!["globalContext.get(\"a\")", "globalContext.get(\"b\")"],
             ),
+            ("variables.most.data.n == 1", vec![("most", get)], vec![]),
+            (
+                "resource.get('v1', 'pods', 'a', 'b') != null && resource.get('v1', 'pods', 'a', 'b').n == 1",
+                vec![],
+                vec!["resource.get(\"v1\", \"pods\", \"a\", \"b\")"],
+            ),
+            // Lists of two kinds are asked for apart, and each part once.
+            (
+                "resource.list('v1', 'pods', 'a').items.size() > 1 \
+                 && resource.list('v1', 'services', '').items.size() > 2 \
+                 && resource.list('v1', 'pods', 'a').items.size() > 1",
+                vec![],
+                vec!["view.items.size() > 1 | ", "view.items.size() > 2 | "],
+            ),
             (
                 "variables.all.exists(p, resource.get('v1', 'configmaps', 'a', p.spec.x) != null)",
                 vec![("all", all.as_str())],
@@ -227,5 +241,10 @@ mod tests {
         let found = reads(&both, &[]);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains("scan: `"), "{found:?}");
+        // What a variable takes of the list is told too.
+        let some = format!("{all}.filter(p, p.a > object.n)");
+        let found = reads("variables.some.size() > 0", &[("some", some.as_str())]);
+        let filter = "variables.some.size() > 0 | scan: `view.items.filter(_0, _0.a > p0)` ";
+        assert!(found[0].starts_with(filter), "{found:?}");
     }
 }

@@ -107,3 +107,38 @@ impl Hash for KeyPath {
         state.write_u64(self.0.hash);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(names: &[&str]) -> KeyPath {
+        let steps = names.iter().map(|name| KeyStep::Field {
+            name: (*name).into(),
+            missing: Missing::Error,
+        });
+        KeyPath::new(steps.collect())
+    }
+
+    fn hash(path: &KeyPath) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    #[test]
+    fn paths_are_equal_by_their_steps() {
+        let (one, same, other) = (path(&["a", "b"]), path(&["a", "b"]), path(&["a", "c"]));
+        assert_eq!(one, one.clone());
+        assert_eq!(one, same);
+        assert_eq!(hash(&one), hash(&same));
+        assert_ne!(one, other);
+        assert_ne!(hash(&one), hash(&other));
+        // Hashes may collide.
+        let collided = KeyPath(Arc::new(KeyPathData {
+            steps: other.steps().to_vec().into(),
+            hash: one.0.hash,
+        }));
+        assert_ne!(one, collided);
+    }
+}

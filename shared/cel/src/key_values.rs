@@ -76,3 +76,109 @@ fn absent(missing: &Missing, rest: &[KeyStep], each: &mut dyn FnMut(Scalar)) -> 
         (Missing::EmptyList, Some(KeyStep::Field { .. })) => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use anteroom_wire::body::encode_json;
+    use serde_json::json;
+
+    use super::*;
+
+    fn field(name: &str, missing: Missing) -> KeyStep {
+        KeyStep::Field {
+            name: name.into(),
+            missing,
+        }
+    }
+
+    #[test]
+    fn values_are_those_at_the_end_of_a_path_and_a_path_that_fails_is_irregular() {
+        use Missing::{AsNext, Default, EmptyList, EmptyMap, Error, Skip, SkipInMap};
+
+        let text = |text: &str| Scalar::Text(text.into());
+        let one = Scalar::Whole(1);
+        let below = |missing| vec![field("a", Error), field("b", missing)];
+        let each = || vec![field("a", Error), KeyStep::Each];
+        let each_below = || vec![field("a", Error), KeyStep::Each, field("b", Error)];
+        let other = || Default(text("none"));
+        for (steps, object, values, is_irregular) in [
+            (
+                below(Error),
+                json!({"a": {"b": 1}}),
+                vec![one.clone()],
+                false,
+            ),
+            (below(Error), json!({"a": {"b": [1]}}), vec![], false),
+            (below(Error), json!({"a": {}}), vec![], true),
+            (below(Error), json!({"a": 5}), vec![], true),
+            (below(Error), json!({"a": [1]}), vec![], true),
+            (below(Skip), json!({"a": {}}), vec![], false),
+            (below(Skip), json!({"a": 5}), vec![], false),
+            (below(SkipInMap), json!({"a": {}}), vec![], false),
+            (below(SkipInMap), json!({"a": 5}), vec![], true),
+            (below(other()), json!({"a": {}}), vec![text("none")], false),
+            (
+                below(other()),
+                json!({"a": {"b": 1}}),
+                vec![one.clone()],
+                false,
+            ),
+            (
+                vec![field("a", AsNext), field("b", other())],
+                json!({}),
+                vec![text("none")],
+                false,
+            ),
+            (
+                vec![field("a", EmptyMap), field("b", Error)],
+                json!({}),
+                vec![],
+                true,
+            ),
+            (
+                vec![field("a", EmptyList), KeyStep::Each],
+                json!({}),
+                vec![],
+                false,
+            ),
+            (
+                each(),
+                json!({"a": [1, "x", [2]]}),
+                vec![one.clone(), text("x")],
+                false,
+            ),
+            (each(), json!({"a": {"k": 1}}), vec![text("k")], false),
+            (each(), json!({"a": 5}), vec![], true),
+            (
+                each_below(),
+                json!({"a": [{"b": 1}, {"b": "x"}]}),
+                vec![one.clone(), text("x")],
+                false,
+            ),
+            (
+                each_below(),
+                json!({"a": [{"b": 1}, {}]}),
+                vec![one.clone()],
+                true,
+            ),
+            (
+                each_below(),
+                json!({"a": [{}, {"b": 1}]}),
+                vec![one.clone()],
+                true,
+            ),
+            (each_below(), json!({"a": {"k": 1}}), vec![], true),
+            (each_below(), json!({"a": {}}), vec![], false),
+        ] {
+            let path = KeyPath::new(steps);
+            let body = encode_json(&object).unwrap();
+            let mut found = Vec::new();
+            let irregular = path.values(BodyNode::new(&body), &mut |value| found.push(value));
+            assert_eq!(
+                (found, irregular),
+                (values, is_irregular),
+                "{path} {object}"
+            );
+        }
+    }
+}

@@ -290,7 +290,21 @@ mod tests {
                 "own.filter(x, x.a > p0).size() == 0",
                 vec![condition("own.filter(_0, _0.a > p0)")],
             ),
+            (
+                "own.exists(x, x.a > p0)",
+                vec![condition("own.exists(_0, _0.a > p0)")],
+            ),
+            (
+                "p0.exists(k, r, own.exists(x, x.a == r.b))",
+                vec!["index: objects whose a is _1.b".to_owned()],
+            ),
+            (
+                "p0.exists(q, own.exists(x, q.l.exists(r, r.a == x.a)))",
+                vec!["index: objects whose a is _2.a, for each _2 of _0.l".to_owned()],
+            ),
             ("own.map(x, x.a)", vec![whole("own.map(_0, _0.a)")]),
+            ("own.map(x, x.a)[0] == p0", vec![whole("own.map(_0, _0.a)")]),
+            ("own.distinct().exists(x, x.a == p0)", vec![whole("own")]),
             ("p0 in own", vec![whole("own")]),
         ] {
             let program = Program::compile(source, &names).unwrap();

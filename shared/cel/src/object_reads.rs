@@ -276,6 +276,9 @@ mod tests {
             ("one.data.all(k, v, v == p)", &["data", "data?"]),
             ("(p ? own : view.items).exists(x, x.a)", &["a", "a?"]),
             ("own.map(x, {'k': x.a}).exists(y, y.k == 1)", &["a", "a?"]),
+            ("own[0].?a.orValue({}).b == 1", &["a.b", "a.b?", "a?"]),
+            ("own.distinct().size() == 1", &[""]),
+            ("own.sortBy(x, x.a)[0].b == 1", &["a", "a?", "b", "b?"]),
         ] {
             assert_eq!(reads(source), expected, "{source}");
         }

@@ -149,6 +149,13 @@ mod tests {
             ("'open ((", 1, 0, 0),
             ("a.`b//c` + (d)", 7, 1, 0),
             ("`b(((", 5, 3, 0),
+            ("a / ((b))", 7, 2, 0),
+            ("a_b + é", 3, 0, 0),
+            ("'''a''' + ((b))", 7, 2, 0),
+            // A text is raw behind a prefix of at most two letters. Behind other words it is a text of its own.
+            (r"br'\' + (b)", 6, 1, 0),
+            (r"rbr'\'(' + b", 4, 0, 0),
+            (r"xr'\'(' + b", 4, 0, 0),
         ] {
             let counts = count(source);
             let found = (counts.tokens, counts.nesting, counts.conditionals);

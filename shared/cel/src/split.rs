@@ -71,6 +71,7 @@ impl<'p> Splitter<'p> {
             return;
         }
         if is_more_than_a_list(expr)
+            && !self.has_effect(expr)
             && let Some((subquery, arguments, parameters)) = self.subquery(expr, locals)
         {
             let whole = std::mem::replace(expr, Expr::Literal(Val::Null));
@@ -95,6 +96,19 @@ impl<'p> Splitter<'p> {
                 Expr::Fact(call) => call.site.may_be_kept(),
                 // As it was when the variable was defined: variables that name others twice each would take for ever.
                 Expr::Variable(at) => self.names.variable_reads_list(*at),
+                _ => false,
+            }
+        })
+    }
+
+    /// Returns whether a subexpression makes a call that has effects, itself or by a variable. As a part of a subquery
+    /// it would be made before it is certain that the expression makes it.
+    fn has_effect(&self, expr: &Expr) -> bool {
+        expr.any(&|expr| {
+            meter::charge(1);
+            match expr {
+                Expr::Fact(call) => call.site.function().has_effect(),
+                Expr::Variable(at) => self.names.variable_has_effect(*at),
                 _ => false,
             }
         })
@@ -300,17 +314,11 @@ fn has_inner_local(expr: &Expr, locals: usize) -> bool {
     })
 }
 
-/// Returns whether a subexpression itself, its own subexpressions aside, is of the request, a fact, or of the moment.
+/// Returns whether a subexpression that depends on an element is also of the request, a fact, or of the moment, its own
+/// subexpressions aside.
 fn is_bound_to_request(expr: &Expr) -> bool {
     match expr {
-        Expr::Root(_)
-        | Expr::Request(_)
-        | Expr::HasRequest(_)
-        | Expr::Fact(_)
-        | Expr::Subquery(_)
-        | Expr::Struct(_)
-        | Expr::Input(_) => true,
-        Expr::Literal(value) => !is_written(value),
+        Expr::Fact(_) | Expr::Subquery(_) | Expr::Struct(_) => true,
         Expr::Call(call) => call.function.is_nondeterministic,
         _ => false,
     }
@@ -351,3 +359,6 @@ fn are_of_one_view(one: &Site, other: &Site) -> bool {
     };
     same(0) && same(1) && same(3) && (same(2) || (is_all(one) && is_all(other)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,8 @@ fn cel_reads_present_and_missing_fields() {
             "object.metadata.?annotations['a'].hasValue() == false",
             "object.spec.containers[?7].hasValue() == false",
             "object.spec.containers[?0].name.value() == 'a'",
+            "object.spec.containers[1u].name == 'b' && object.spec.containers[1.0].name == 'b'",
+            "object.?spec['replicas'].value() == 3",
             "!has(object.?spec.nothing.below)",
             "!object.spec.empty.?a[?'b'].hasValue() && !object.spec.?empty.a.hasValue()",
             "!has(object.spec.empty.a) && !has(object.metadata.name.a)",
@@ -84,7 +86,9 @@ fn cel_reads_present_and_missing_fields() {
             "optional.of(1).or(optional.of(1 / 0)).value() == 1",
             "{object.metadata.name: 1, 'web': 2} == {'web': 2} && {'a': 1, ?'a': optional.none()} == {'a': 1}",
             "optional.ofNonZeroValue('') == optional.none()",
-            "{1: 'a'}[1u] == 'a' && {1: 'a'}[1.0] == 'a'",
+            "[null, false, 0, 0u, 0.0, b'', [], {}, duration('0s')].all(x, !optional.ofNonZeroValue(x).hasValue())",
+            "[true, 1, 1u, 0.5, b'a', [0], {'a': 0}, duration('1s')].all(x, optional.ofNonZeroValue(x).hasValue())",
+            "{1: 'a'}[1u] == 'a' && {1: 'a'}[1.0] == 'a' && {true: 'a', false: 'b'}[false] == 'b'",
         ],
     );
     all_errors(
@@ -128,6 +132,28 @@ fn cel_reads_present_and_missing_fields() {
             (
                 "object.spec.containers[?1e300] == optional.none()",
                 "no such overload: _[?_](list, double)",
+            ),
+            (
+                "object.spec.containers[?9223372036854775808.0] == optional.none()",
+                "no such overload: _[?_](list, double)",
+            ),
+            (
+                "object.spec.containers[0.5] == 1",
+                "no such overload: _[_](list, double)",
+            ),
+            (
+                "object.metadata[object.spec.containers] == 1",
+                "no such overload: _[_](map, list)",
+            ),
+            (
+                "has(object.spec.containers.a)",
+                "no such overload: .a(list)",
+            ),
+            ("{dyn(1.5): 1} == {}", "a double is no key of a map"),
+            ("{dyn([1]): 1} == {}", "a list is no key of a map"),
+            (
+                "object.metadata[?dyn(null)] == optional.none()",
+                "no such overload: _[?_](map, null_type)",
             ),
         ],
     );
@@ -180,6 +206,26 @@ fn cel_macros_and_logic_evaluate() {
                 "no such overload: all(string)",
             ),
             (
+                "object.metadata.name.exists(x, true)",
+                "no such overload: exists(string)",
+            ),
+            (
+                "object.metadata.name.exists_one(x, true)",
+                "no such overload: exists_one(string)",
+            ),
+            (
+                "object.metadata.name.map(x, x) == []",
+                "no such overload: map(string)",
+            ),
+            (
+                "object.metadata.name.transformMap(k, v, v) == {}",
+                "no such overload: transformMap(string)",
+            ),
+            (
+                "object.metadata.labels.sortBy(x, x) == []",
+                "no such overload: sortBy(map)",
+            ),
+            (
                 "object.spec.replicas ? true : false",
                 "no such overload: _?_:_(int)",
             ),
@@ -195,9 +241,12 @@ fn arithmetic_is_exact_and_overflow_is_an_error() {
             "1 + 2 * 3 - 8 / 3 % 2 == 7",
             "-7 / 2 == -3 && -7 % 2 == -1",
             "1.5 + 1.5 == 3.0 && 1.0 / 0.0 > 1e308",
-            "'a' + 'b' == 'ab' && b'a' + b'b' == b'ab' && [1] + [2] == [1, 2]",
-            "3u - 2u == 1u && 3u * 2u == 6u && 7u / 2u == 3u && 7u % 2u == 1u",
+            "1.5 - 0.5 == 1.0 && 1.5 * 2.0 == 3.0",
+            "'a' + 'b' == 'ab' && b'a' + b'bc' == b'abc' && [1] + [2] == [1, 2]",
+            "3u - 2u == 1u && 3u * 2u == 6u && 7u / 2u == 3u && 7u % 2u == 1u && 1u + 2u == 3u",
             "duration('1h') + duration('30m') == duration('90m')",
+            "duration('90m') - duration('1h') == duration('30m')",
+            "1 <= 1 && 1 <= 2 && !(2 <= 1)",
             "timestamp('2024-01-02T00:00:00Z') - duration('24h') == timestamp('2024-01-01T00:00:00Z')",
             "timestamp('2024-01-02T00:00:00Z') - timestamp('2024-01-01T00:00:00Z') == duration('24h')",
             "1 == 1.0 && 1u == 1 && !(1 == 2.0) && dyn('1') != 1",
@@ -217,6 +266,14 @@ fn arithmetic_is_exact_and_overflow_is_an_error() {
             ("1u / 0u == 0u", "division by zero"),
             ("1u % 0u == 0u", "modulus by zero"),
             ("dyn(1) + 1.0 == 2.0", "no such overload: _+_(int, double)"),
+            (
+                "dyn(1.5) % dyn(1.0) == 0.5",
+                "no such overload: _%_(double, double)",
+            ),
+            (
+                "dyn(duration('2h')) / dyn(duration('1h')) == 2",
+                "no such overload: _/_(google.protobuf.Duration, google.protobuf.Duration)",
+            ),
             ("dyn('a') < 1", "no such overload: _<_(string, int)"),
             ("1 in dyn('a')", "no such overload: @in(int, string)"),
             (
@@ -304,7 +361,8 @@ fn variables_are_evaluated_once_and_only_if_they_are_wanted() {
 
 #[test]
 fn a_program_knows_the_request_paths_that_it_reads() {
-    let (names, _) = chain(&["namespaceObject.metadata.name".to_owned()]);
+    let sources = ["namespaceObject.metadata.name", "'a'"];
+    let (names, _) = chain(&sources.map(str::to_owned));
     let names = names.with_params();
     let paths = |source: &str| {
         let program = Program::compile(source, &names).unwrap();
@@ -344,7 +402,11 @@ fn a_program_knows_the_request_paths_that_it_reads() {
         (vec!["object".into()], false, vec![])
     );
     assert_eq!(paths("variables.v0 == 'a'"), (vec![], false, vec![0]));
+    // A literal takes the place of its variable.
+    assert_eq!(paths("variables.v1 == 'a'"), (vec![], false, vec![]));
     assert_eq!(paths("namespaceObject.a == 'a'"), (vec![], true, vec![]));
+    let program = Program::compile("object == params.x", &names).unwrap();
+    assert!(program.reads_params());
 }
 
 #[test]

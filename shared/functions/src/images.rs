@@ -1,7 +1,7 @@
 //! `images`: the images of a Pod, or of what makes Pods, taken apart.
 //!
 //! ```text
-//! images.containers.NAME.{registry, path, name, tag, digest, reference, referenceWithTag}
+//! images.containers.NAME.{registry, path, name, tag, digest, reference, referenceWithTag, jsonPointer}
 //! ```
 //!
 //! beside `initContainers` and `ephemeralContainers`. Where one of them cannot be taken apart, there is an
@@ -37,17 +37,17 @@ const SPECS: &[(&str, &str)] = &[
 /// # Errors
 /// Why they cannot be determined.
 pub fn images(kind: &str, object: &Value) -> Result<Option<Value>, String> {
-    let Some((_, spec)) = SPECS.iter().find(|(of, _)| *of == kind) else {
+    let Some((_, place)) = SPECS.iter().find(|(of, _)| *of == kind) else {
         return Ok(None);
     };
-    let Some(spec) = spec_of(object, spec)? else {
+    let Some(spec) = spec_of(object, place)? else {
         return Ok(None);
     };
     let mut images = Map::new();
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         let mut found = Map::new();
         if let Some(containers) = spec.get(list) {
-            each_of(containers, list, &mut found)?;
+            each_of(containers, list, &format!("{place}/{list}"), &mut found)?;
         }
         if !found.is_empty() {
             images.insert(list.to_owned(), Value::Object(found));
@@ -73,17 +73,27 @@ fn spec_of<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Map<String, V
     }
 }
 
-/// Visits the objects of a list, or the values of an object.
-fn each_of(containers: &Value, list: &str, found: &mut Map<String, Value>) -> Result<(), String> {
+/// Visits the objects of a list, or the values of an object. `place` is the JSON pointer to it.
+fn each_of(
+    containers: &Value,
+    list: &str,
+    place: &str,
+    found: &mut Map<String, Value>,
+) -> Result<(), String> {
     match containers {
         Value::Null => Ok(()),
-        Value::Array(elements) => elements.iter().try_for_each(|element| match element {
-            Value::Object(container) => add_container(container, list, found),
-            Value::Array(_) => each_of(element, list, found),
-            _ => Ok(()),
+        Value::Array(elements) => elements.iter().enumerate().try_for_each(|(at, element)| {
+            let place = format!("{place}/{at}");
+            match element {
+                Value::Object(container) => add_container(container, list, &place, found),
+                Value::Array(_) => each_of(element, list, &place, found),
+                _ => Ok(()),
+            }
         }),
-        Value::Object(values) => values.values().try_for_each(|value| match value {
-            Value::Object(container) => add_container(container, list, found),
+        Value::Object(values) => values.iter().try_for_each(|(key, value)| match value {
+            Value::Object(container) => {
+                add_container(container, list, &format!("{place}/{key}"), found)
+            }
             Value::Array(_) => Err(format!("`{list}` holds a list where a container should be")),
             _ => Ok(()),
         }),
@@ -91,13 +101,15 @@ fn each_of(containers: &Value, list: &str, found: &mut Map<String, Value>) -> Re
     }
 }
 
-/// Adds a container's image by the container's name. A container without an image is skipped.
+/// Adds a container's image by the container's name. A container without an image is skipped. `place` is the JSON
+/// pointer to the container.
 ///
 /// # Errors
 /// The container has no name, or its image cannot be parsed.
 fn add_container(
     container: &Map<String, Value>,
     list: &str,
+    place: &str,
     found: &mut Map<String, Value>,
 ) -> Result<(), String> {
     let text = |field| container.get(field).and_then(Value::as_str);
@@ -112,7 +124,9 @@ fn add_container(
     let Some(parsed) = ImageRef::parse(image) else {
         return Err(format!("`{image}` of container `{name}` is no image"));
     };
-    found.insert(name.to_owned(), parsed.value());
+    let mut value = parsed.value();
+    value["jsonPointer"] = format!("{place}/image").into();
+    found.insert(name.to_owned(), value);
     Ok(())
 }
 
@@ -130,17 +144,25 @@ mod tests {
             "containers": [{ "name": "a", "image": "a.io/x/y:1" }, { "name": "b" }, "text"],
             "initContainers": [{ "name": "i", "image": digested }],
         });
-        let expected = json!({
-            "containers": { "a": { "registry": "a.io", "path": "x/y", "name": "y", "tag": "1",
-                "reference": "a.io/x/y:1", "referenceWithTag": "a.io/x/y:1" } },
-            "initContainers": { "i": { "registry": "docker.io", "path": "z", "name": "z",
-                "digest": digest, "reference": format!("docker.io/{digested}"),
-                "referenceWithTag": "docker.io/z:" } },
-        });
+        let expected = |at: &str| {
+            let [first, init] =
+                ["containers", "initContainers"].map(|list| format!("{at}/{list}/0/image"));
+            json!({
+                "containers": { "a": { "registry": "a.io", "path": "x/y", "name": "y", "tag": "1",
+                    "reference": "a.io/x/y:1", "referenceWithTag": "a.io/x/y:1",
+                    "jsonPointer": first } },
+                "initContainers": { "i": { "registry": "docker.io", "path": "z", "name": "z",
+                    "digest": digest, "reference": format!("docker.io/{digested}"),
+                    "referenceWithTag": "docker.io/z:", "jsonPointer": init } },
+            })
+        };
         let pod = json!({ "spec": spec });
-        assert_eq!(images("Pod", &pod), Ok(Some(expected.clone())));
+        assert_eq!(images("Pod", &pod), Ok(Some(expected("/spec"))));
         let deployment = json!({ "spec": { "template": { "spec": spec } } });
-        assert_eq!(images("Deployment", &deployment), Ok(Some(expected)));
+        assert_eq!(
+            images("Deployment", &deployment),
+            Ok(Some(expected("/spec/template/spec")))
+        );
         assert_eq!(images("ConfigMap", &pod), Ok(None));
         for none in [
             json!({}),
@@ -163,8 +185,16 @@ mod tests {
         let of = |containers| images("Pod", &json!({ "spec": { "containers": containers } }));
         let listed = of(json!([container]));
         assert!(matches!(listed, Ok(Some(_))), "{listed:?}");
-        for containers in [json!([[container]]), json!({ "first": container })] {
-            assert_eq!(of(containers.clone()), listed, "{containers}");
+        for (containers, place) in [
+            (json!([[container]]), "0/0"),
+            (json!({ "first": container }), "first"),
+        ] {
+            let mut expected = listed.clone();
+            if let Ok(Some(images)) = &mut expected {
+                let pointer = format!("/spec/containers/{place}/image");
+                images["containers"]["a"]["jsonPointer"] = pointer.into();
+            }
+            assert_eq!(of(containers.clone()), expected, "{containers}");
         }
     }
 

@@ -34,11 +34,13 @@ pub enum Anchor {
 }
 
 impl Anchor {
-    /// The anchor of a key and the key in it; `None` of a key without.
+    /// The anchor of a key and the key in it; `None` of a key without. Space around an anchor is no part of it, and
+    /// space inside is part of the key.
     pub fn of(key: &str) -> Option<(Self, &str)> {
+        let written = key.trim();
         let inside = |prefix: &str| {
-            let inside = key.strip_prefix(prefix)?.strip_suffix(')')?.trim();
-            (!inside.is_empty()).then_some(inside)
+            let inside = written.strip_prefix(prefix)?.strip_suffix(')')?;
+            (!inside.is_empty() && !inside.contains('\n')).then_some(inside)
         };
         [
             ("(", Self::Condition),
@@ -56,10 +58,11 @@ impl Anchor {
 
     /// Returns whether a key looks like an anchor that only patterns have: `=(key)`, `X(key)`, `^(key)`.
     pub fn is_of_patterns(key: &str) -> bool {
-        key.ends_with(')')
+        let written = key.trim();
+        written.ends_with(')')
             && ["=(", "X(", "^("]
                 .iter()
-                .any(|prefix| key.starts_with(prefix))
+                .any(|prefix| written.starts_with(prefix))
     }
 }
 

@@ -22,6 +22,9 @@ pub struct Leniency {
     pub creates_parents: bool,
     /// A `test` reads a missing field as null.
     pub missing_is_null: bool,
+    /// A missing field of an object that is there has no value: a `test` fails, as a wrong value does, `copy` reads null,
+    /// and `replace` adds it.
+    pub fields_may_be_missing: bool,
 }
 
 impl Leniency {
@@ -31,6 +34,14 @@ impl Leniency {
         removes_missing: false,
         creates_parents: false,
         missing_is_null: false,
+        fields_may_be_missing: false,
+    };
+
+    /// The deviations of API servers, which apply the patches of admission policies.
+    pub const API_SERVER: Self = Self {
+        negative_indexes: true,
+        fields_may_be_missing: true,
+        ..Self::NONE
     };
 
     /// The deviations that Kyverno's policies count on.
@@ -39,6 +50,7 @@ impl Leniency {
         removes_missing: true,
         creates_parents: true,
         missing_is_null: true,
+        fields_may_be_missing: false,
     };
 }
 

@@ -3,6 +3,7 @@
 //! | in the patch | does |
 //! |---|---|
 //! | `key: null` | takes the field away |
+//! | a number or a boolean, where the document has a text | puts its text there, as in Kyverno |
 //! | `$patch: replace`, `delete`, `merge` | in an object: it stands for the whole, takes it away, or is merged, as without it; in an element of a list `replace` is about the list |
 //! | `$retainKeys: [a, b]` | takes all other fields away |
 //! | `$deleteFromPrimitiveList/LIST: [a]` | takes these away from a list of texts |
@@ -143,8 +144,23 @@ fn value(
         }
         scalar => {
             work.charge_value(scalar)?;
-            Ok(Some(scalar.clone()))
+            let text = text_of(scalar).filter(|_| document.is_some_and(Value::is_string));
+            Ok(Some(text.map_or_else(|| scalar.clone(), Value::String)))
         }
+    }
+}
+
+/// Returns the text that a number or a boolean becomes where the document has a text; `None` of any other value.
+pub fn text_of(scalar: &Value) -> Option<String> {
+    match scalar {
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Number(number) => {
+            // `1.0` is written as `1`, and a very large number with an exponent.
+            let float = number.as_f64().filter(|_| number.is_f64());
+            let plain = float.filter(|float| float.abs() < 1e21);
+            Some(plain.map_or_else(|| number.to_string(), |float| float.to_string()))
+        }
+        _ => None,
     }
 }
 

@@ -119,3 +119,45 @@ impl Expr {
         is(self) || self.children().into_iter().any(|child| child.any(is))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Dialect, Names, Program};
+
+    fn shown(expr: &Expr) -> String {
+        format!("{expr:?}")
+    }
+
+    #[test]
+    fn children_are_visited_in_order_with_the_variables_of_macros_around_them() {
+        let names = Names::default().in_dialect(Dialect::Kyverno);
+        for (source, around) in [
+            ("object.a", &[3][..]),
+            ("!object.a", &[3][..]),
+            ("object.a[object.b]", &[3, 3][..]),
+            ("object.a && object.b", &[3, 3][..]),
+            ("object.a ? object.b : object.c", &[3, 3, 3][..]),
+            ("[object.a, object.b]", &[3, 3][..]),
+            ("{'a': object.a}", &[3, 3][..]),
+            ("Object{a: object.a}", &[3][..]),
+            ("object.a.startsWith(object.b)", &[3, 3][..]),
+            ("object.a.map(x, x.b, x.c)", &[3, 4, 4][..]),
+            ("object.a.exists(k, v, v == k)", &[3, 5][..]),
+        ] {
+            let program = Program::compile(source, &names).unwrap();
+            let children = program.expr().children().into_iter();
+            let children: Vec<String> = children.map(shown).collect();
+            let (mut visited, mut locals) = (Vec::new(), Vec::new());
+            program.map_expr(|mut expr| {
+                expr.each_child_mut(3, &mut |child, count| {
+                    visited.push(shown(child));
+                    locals.push(count);
+                });
+                expr
+            });
+            assert_eq!(visited, children, "{source}");
+            assert_eq!(locals, around, "{source}");
+        }
+    }
+}

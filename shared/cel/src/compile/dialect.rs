@@ -14,6 +14,9 @@ use crate::{
 /// A field of the template's metadata that is the object's own, since a template has none.
 const OUTER: &str = "namespace";
 
+/// The fields of metadata that are always the template's.
+const OF_TEMPLATE: [&str; 2] = ["annotations", "labels"];
+
 impl Compiler<'_> {
     pub(super) fn is_kyverno(&self) -> bool {
         self.names.is_kyverno()
@@ -117,9 +120,11 @@ impl Compiler<'_> {
         Some(self.macro_of(MacroKind::Bind, value, &[], &[variable], None, body))
     }
 
-    /// The operand of `.namespace`: where it is the metadata of a template, the object's own.
+    /// The operand of `.namespace`, and of what else is the object's own: where it is the metadata of a template, the
+    /// object's.
     pub(super) fn outer(&self, operand: Expr, field: &str) -> Expr {
-        if !self.is_kyverno() || field != OUTER || self.names.template.is_empty() {
+        let is_own = field == OUTER || self.names.own_metadata && !OF_TEMPLATE.contains(&field);
+        if !self.is_kyverno() || !is_own || self.names.template.is_empty() {
             return operand;
         }
         match self.is_template_metadata(&operand) {

@@ -12,6 +12,8 @@ pub struct Names {
     pub(super) dialect: Dialect,
     pub(super) params: bool,
     pub(super) template: Vec<String>,
+    /// Of the template's metadata, labels and annotations alone are meant.
+    pub(super) own_metadata: bool,
     pub(super) variables: Vec<Defined>,
     /// Expressions may read facts.
     pub(super) facts: Option<FactScope>,
@@ -32,6 +34,8 @@ pub(super) struct Defined {
     map: Option<String>,
     /// It reads a list that may be kept, itself or by another variable.
     reads_list: bool,
+    /// It makes a call that has effects, itself or by another variable.
+    has_effect: bool,
 }
 
 impl Names {
@@ -61,6 +65,16 @@ impl Names {
         }
     }
 
+    /// With an object that makes Pods and keeps its own metadata, as a name: of the template's, only labels and
+    /// annotations are meant. [`Dialect::Kyverno`] alone has this.
+    #[must_use]
+    pub fn with_own_metadata(self) -> Self {
+        Self {
+            own_metadata: true,
+            ..self
+        }
+    }
+
     /// With functions that read facts.
     #[must_use]
     pub fn with_facts(self, scope: FactScope) -> Self {
@@ -72,9 +86,12 @@ impl Names {
 
     /// From here on there is a variable of this name, whose value `program` gives.
     pub fn define(&mut self, name: &str, program: &Program) {
-        let mut variables = program.variables().iter();
+        let any_variable =
+            |is_so: fn(&Self, usize) -> bool| program.variables().iter().any(|at| is_so(self, *at));
         let reads_list = program.sites().any(|site| site.may_be_kept())
-            || variables.any(|at| self.variable_reads_list(*at));
+            || any_variable(Self::variable_reads_list);
+        let has_effect = program.sites().any(|site| site.function().has_effect())
+            || any_variable(Self::variable_has_effect);
         self.variables.push(Defined {
             name: name.to_owned(),
             kind: program.kind(),
@@ -82,6 +99,7 @@ impl Names {
             map: (program.is_map() && program.is_deterministic())
                 .then(|| program.source().to_owned()),
             reads_list,
+            has_effect,
         });
     }
 
@@ -123,6 +141,11 @@ impl Names {
     /// Returns whether the variable at this place reads a list that may be kept, itself or by another variable.
     pub(crate) fn variable_reads_list(&self, at: usize) -> bool {
         self.variables.get(at).is_some_and(|own| own.reads_list)
+    }
+
+    /// Returns whether the variable at this place makes a call that has effects, itself or by another variable.
+    pub(crate) fn variable_has_effect(&self, at: usize) -> bool {
+        self.variables.get(at).is_some_and(|own| own.has_effect)
     }
 
     pub(super) fn is_kyverno(&self) -> bool {

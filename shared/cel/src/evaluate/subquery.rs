@@ -105,10 +105,6 @@ impl<'v> Machine<'v> {
         };
         let variable = self.variables.get(at).ok_or_else(missing)?;
         let expr = variable.expr().at(&place.path).ok_or_else(missing)?;
-        let around = std::mem::take(&mut self.locals);
-        let lazy = std::mem::take(&mut self.lazy);
-        let value = self.exact_json_of(expr);
-        (self.locals, self.lazy) = (around, lazy);
-        value
+        self.within_variable(at, |machine| machine.exact_json_of(expr))
     }
 }

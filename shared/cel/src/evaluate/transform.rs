@@ -92,7 +92,6 @@ fn name(made: &Macro) -> &'static str {
         MacroKind::SortBy => "sortBy",
         MacroKind::TransformMap => "transformMap",
         MacroKind::TransformMapEntry => "transformMapEntry",
-        MacroKind::Bind => "cel.bind",
         _ if made.is_of_pairs => "transformList",
         _ => "map",
     }

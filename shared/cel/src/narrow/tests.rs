@@ -1,5 +1,9 @@
 use super::*;
-use crate::{Dialect, Names, Program, ast::Expr};
+use crate::{
+    Dialect, Names, Program,
+    ast::Expr,
+    key_path::{KeyStep, Missing},
+};
 
 /// What a macro over `view` asks for, in words; the first macro of the expression.
 fn asked(source: &str) -> Option<String> {
@@ -7,6 +11,10 @@ fn asked(source: &str) -> Option<String> {
 }
 
 fn asked_in(dialect: Dialect, source: &str) -> Option<String> {
+    access_in(dialect, source).map(|access| words(&access.narrow))
+}
+
+fn access_in(dialect: Dialect, source: &str) -> Option<Access> {
     let mut names = Names::default().in_dialect(dialect);
     for name in ["view", "p", "q", "list"] {
         names.add_input(name);
@@ -16,7 +24,7 @@ fn asked_in(dialect: Dialect, source: &str) -> Option<String> {
     let mut found = None;
     look(program.expr(), 0, &mut found);
     let (made, place) = found.unwrap_or_else(|| panic!("{source}: no macro"));
-    Access::of(made, place).map(|access| words(&access.narrow))
+    Access::of(made, place)
 }
 
 /// Finds the macro whose range is `view`.
@@ -129,6 +137,11 @@ fn other_shapes_are_not_recognised() {
         "view.exists(x, x.a == p || x.b)",
         "view.all(x, x.a != p && x.b)",
         "view.map(x, x.a)",
+        "view.map(x, x.a == p)",
+        "view.exists(x, x.?a.or('') == p)",
+        // What stands in the place of a missing field has to be constant.
+        "view.exists(x, x.?l.orValue([q]).exists(y, y == p))",
+        "view.exists(x, x.?m.orValue({'u': q}).u == p)",
         "view.exists(i, x, x.a == p)",
         "view.exists(x, x.a.all(y, y == p))",
         "view.exists(x, x[p] == q)",
@@ -139,6 +152,26 @@ fn other_shapes_are_not_recognised() {
         "view.exists(x, x.a.exists(y, y == x.b))",
     ] {
         assert_eq!(asked(source), None, "{source}");
+    }
+}
+
+#[test]
+fn of_two_guards_of_a_field_one_that_skips_is_enough() {
+    for (body, missing) in [
+        ("'a' in x && has(x.a) && x.a == p", Missing::Skip),
+        ("has(x.a) && 'a' in x && x.a == p", Missing::Skip),
+        ("'a' in x && 'a' in x && x.a == p", Missing::SkipInMap),
+    ] {
+        let access = access_in(Dialect::Kubernetes, &format!("view.exists(x, {body})"));
+        let Some(Narrow::All(ways)) = access.map(|access| access.narrow) else {
+            panic!("{body}");
+        };
+        let Some(Narrow::Probe(probe)) = ways.last() else {
+            panic!("{body}");
+        };
+        let name = "a".into();
+        let expected = [KeyStep::Field { name, missing }];
+        assert_eq!(probe.key.steps(), expected, "{body}");
     }
 }
 

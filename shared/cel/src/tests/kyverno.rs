@@ -7,7 +7,9 @@ mod unknown;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Arrival, Budget, Dialect, EvalError, Machine, Names, Program, Roots, function_names};
+use crate::{
+    Arrival, Budget, Dialect, EvalError, FactScope, Machine, Names, Program, Roots, function_names,
+};
 
 pub(crate) fn names() -> Names {
     Names::default().in_dialect(Dialect::Kyverno)
@@ -54,6 +56,8 @@ pub(crate) fn compile_errors(cases: &[(&str, &str)]) {
 fn each_dialect_has_its_own_functions_and_names() {
     let kyverno = function_names(Dialect::Kyverno);
     let kubernetes = function_names(Dialect::Kubernetes);
+    assert!(kubernetes.iter().any(|name| name == "x.startsWith"));
+    assert!(kyverno.iter().any(|name| name == "md5"));
     assert!(kubernetes.iter().all(|name| kyverno.contains(name)));
     for name in kyverno.iter().filter(|name| !kubernetes.contains(name)) {
         let call = match name.strip_prefix("x.") {
@@ -159,6 +163,9 @@ fn a_bound_value_is_evaluated_where_it_is_needed_and_once() {
             ("cel.bind(x, cel.bind(y, object.z, y), x)", "no such key: z"),
         ],
     );
+    let nested = "cel.bind(x, object.a, x.exists(y, y == x[0]))";
+    let text = "cel.bind(_0, object.a, _0.exists(_1, _1 == _0[0]))";
+    assert_eq!(compiled(nested).text(&names()), text);
     let spent = |source: &str| {
         let program = compiled(source);
         let object = json!({"list": vec![1; 100]});
@@ -169,6 +176,21 @@ fn a_bound_value_is_evaluated_where_it_is_needed_and_once() {
     let once = spent("object.list.map(y, y).size() == 100");
     let four = spent("cel.bind(x, object.list.map(y, y), x.size() + x.size() + x.size() > 0)");
     assert!(four < once + 50, "{four} {once}");
+}
+
+#[test]
+fn a_fact_is_asked_for_by_the_fields_of_a_map_that_is_the_same_each_time() {
+    let mut names = names().with_facts(FactScope::Cluster);
+    let sources = ["{'a': object.b}", "{'a': random()}", "object.b"];
+    for (name, source) in ["m", "drawn", "other"].into_iter().zip(sources) {
+        let variable = Program::compile(source, &names).unwrap();
+        names.define(name, &variable);
+    }
+    for (name, read) in [("m", &[][..]), ("drawn", &[1][..]), ("other", &[2][..])] {
+        let source = format!("resource.List('v1', 'pods', '', variables.{name}).size() == 0");
+        let program = Program::compile(&source, &names).unwrap();
+        assert_eq!(program.variables(), read, "{source}");
+    }
 }
 
 #[test]
@@ -248,7 +270,7 @@ fn request_holds_the_objects_and_exceptions_their_lists() {
 #[test]
 fn an_expression_about_a_pod_is_about_the_template() {
     let object = json!({
-        "metadata": {"namespace": "ns", "labels": {"a": "outer"}},
+        "metadata": {"name": "web", "namespace": "ns", "labels": {"a": "outer"}},
         "spec": {"template": {
             "metadata": {"namespace": "inner", "labels": {"a": "template"}},
             "spec": {"host": "x"},
@@ -277,10 +299,66 @@ fn an_expression_about_a_pod_is_about_the_template() {
         let found = Machine::new(roots, &[], Budget::default()).truth(&program);
         assert_eq!(found, Ok(true), "{source}");
     }
+    let with_own = within.with_own_metadata();
+    for source in [
+        "object.metadata.name == 'web' && object.?metadata.?name.orValue('') == 'web'",
+        "object['metadata']['name'] == 'web' && has(object.metadata.name) && !has(object.metadata.uid)",
+        "object.metadata.labels.a == 'template' && object.metadata.?labels.a.value() == 'template'",
+        "!has(object.metadata.annotations) && object.metadata.namespace == 'ns' && object.spec.host == 'x'",
+    ] {
+        let program = Program::compile(source, &with_own).unwrap();
+        let found = Machine::new(roots, &[], Budget::default()).truth(&program);
+        assert_eq!(found, Ok(true), "{source}");
+    }
     let other = Names::default().within_template(&["spec", "template"]);
     let program = Program::compile("object.metadata.namespace == 'inner'", &other).unwrap();
     let found = Machine::new(roots, &[], Budget::default()).truth(&program);
     assert_eq!(found, Ok(true));
+}
+
+#[test]
+fn a_missing_object_is_empty_in_kyvernos_kinds_and_null_elsewhere() {
+    let object = json!({"a": 1});
+    let mut roots = roots(&object);
+    for (source, if_empty, if_null) in [
+        ("oldObject == null", Ok(false), Ok(true)),
+        (
+            "oldObject == {} && size(oldObject) == 0",
+            Ok(true),
+            Ok(false),
+        ),
+        ("has(oldObject.a)", Ok(false), Ok(false)),
+        ("oldObject.?a.orValue(2) == 2", Ok(true), Ok(true)),
+        ("object.a == 1", Ok(true), Ok(true)),
+        ("request.oldObject == null", Ok(true), Ok(true)),
+    ] {
+        for (absent_is_empty, expected) in [(true, &if_empty), (false, &if_null)] {
+            roots.absent_is_empty = absent_is_empty;
+            let found = Machine::new(roots, &[], Budget::default()).truth(&compiled(source));
+            assert_eq!(&found, expected, "{source} {absent_is_empty}");
+        }
+    }
+}
+
+#[test]
+fn a_pinned_variable_is_evaluated_on_its_own_object() {
+    let (before, after) = (json!({"a": 1}), json!({"a": 2}));
+    let mut names = names();
+    let variables: Vec<_> = ["object.a", "variables.first * 10 + object.a", "object.a"]
+        .into_iter()
+        .zip(["first", "both", "unread"])
+        .map(|(source, name)| {
+            let program = Program::compile(source, &names).unwrap();
+            names.define(name, &program);
+            program
+        })
+        .collect();
+    let program = Program::compile("variables.both == 12 && object.a == 2", &names).unwrap();
+    let pinned = [Some(&before), None, None];
+    let machine = Machine::new(roots(&after), &variables, Budget::default());
+    let mut machine = machine.with_pinned(&pinned);
+    assert_eq!(machine.truth(&program), Ok(true));
+    assert_eq!(machine.evaluated().collect::<Vec<_>>(), [0, 1]);
 }
 
 fn texts(sources: &[String], arrival: Arrival, other: bool) -> Vec<Option<String>> {
@@ -388,6 +466,12 @@ fn functions_that_make_much_of_little_stay_within_the_budget() {
     };
     assert_eq!(edge(built_bytes), Ok(true));
     assert_eq!(edge(built_bytes - 1), Err(EvalError::Bytes));
+    let few = Budget {
+        steps: 500,
+        ..Budget::default()
+    };
+    let (found, _) = with("random('[a-z]{1000}') != ''", few);
+    assert_eq!(found, Err(EvalError::Steps));
     for source in [
         "json.unmarshal(object.json + object.json + object.json + object.json).size() > 0",
         "cel.bind(m, json.unmarshal(object.map), object.list.all(a, object.list.all(b, has(m.k2999))))",

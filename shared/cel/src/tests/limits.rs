@@ -1,13 +1,15 @@
 //! Limits on cost, and malformed texts.
 
 use anteroom_functions::meter;
+use anteroom_jmespath::Node as _;
+use anteroom_wire::body::{BodyNode, encode_json};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{chain, compiled, evaluated, object};
 use crate::{
-    Budget, Dialect, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, EvalError, FactScope, ListInput,
-    Machine, Names, Program, ReadDepth, Roots, STEPS_MAX, TOKENS_MAX, functions,
+    Budget, Dialect, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, EvalError, FactScope, Input,
+    ListInput, Machine, Names, Program, ReadDepth, Roots, STEPS_MAX, TOKENS_MAX, functions,
 };
 
 #[test]
@@ -151,6 +153,34 @@ fn functions_and_look_ups_are_charged_by_the_texts_that_they_are_given() {
             "{check}"
         );
     }
+    // The entries of a map are listed before the first is compared.
+    let program = compiled("object.large == object.other");
+    let roots = Roots {
+        object: Some(&object),
+        ..Roots::default()
+    };
+    let mut machine = Machine::new(roots, &[], Budget::default());
+    assert_eq!(machine.truth(&program), Ok(false));
+    let spent = STEPS_MAX - machine.budget().steps;
+    assert!((250..500).contains(&spent), "{spent}");
+}
+
+#[test]
+fn values_that_are_skipped_are_charged_to_the_evaluation_that_skips_them() {
+    let mut names = Names::default();
+    names.add_input("list");
+    let program = Program::compile("list[10000] == 10000", &names).unwrap();
+    let elements: Vec<_> = (0..=10_000).collect();
+    let body = encode_json(&json!(elements)).unwrap();
+    let list = BodyNode::new(&body);
+    let inputs = [Input::body(list)];
+    let machine = Machine::new(Roots::default(), &[], Budget::default());
+    let mut machine = machine.with_inputs(&inputs);
+    // What is skipped before the evaluation begins is not its own.
+    assert!(list.element(10_000).is_some());
+    assert_eq!(machine.truth(&program), Ok(true));
+    let spent = STEPS_MAX - machine.budget().steps;
+    assert!((625..650).contains(&spent), "{spent}");
 }
 
 #[test]
@@ -188,16 +218,23 @@ fn an_exceeded_budget_is_not_hidden_by_logic() {
 
 #[test]
 fn built_bytes_are_limited_at_the_edge() {
-    let program = compiled("('a' + 'b').size() == 2");
-    let with = |built_bytes| {
+    let with = |source: &str, built_bytes| {
         let budget = Budget {
             built_bytes,
             ..Budget::default()
         };
-        Machine::new(Roots::default(), &[], budget).truth(&program)
+        Machine::new(Roots::default(), &[], budget).truth(&compiled(source))
     };
-    assert_eq!(with(2), Ok(true));
-    assert_eq!(with(1), Err(EvalError::Bytes));
+    let edge = "('a' + 'b').size() == 2";
+    assert_eq!(with(edge, 2), Ok(true));
+    for source in [
+        edge,
+        // The other side and the next element need nothing, and forgive nothing.
+        "('a' + 'b').size() == 2 || true",
+        "[1, 2].exists(x, x == 1 ? 'a' + 'b' == '' : true)",
+    ] {
+        assert_eq!(with(source, 1), Err(EvalError::Bytes), "{source}");
+    }
 }
 
 /// The sort of the standard library panics where a comparison fails halfway, or where the order is not total.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::{Names, Program};
+use crate::{Dialect, FactScope, Names, Program};
 
 /// Names of every kind.
 fn names() -> Names {
@@ -47,6 +47,16 @@ fn canonical_text_is_compiled_to_the_same_expression() {
             Some("true && (false && true) || !true"),
         ),
         (
+            "(object.a || object.b) && !(object.c || object.d)",
+            Some("(object.a || object.b) && !(object.c || object.d)"),
+        ),
+        ("-(3) < object.a", Some("-(3) < object.a")),
+        (
+            "object.a in [1, 'b', null]",
+            Some("object.a in [1, \"b\", null]"),
+        ),
+        ("'\\u0001' + object.a", Some("\"\\u0001\" + object.a")),
+        (
             "object.a ? 1 : object.b ? 2 : 3",
             Some("object.a ? 1 : object.b ? 2 : 3"),
         ),
@@ -87,6 +97,15 @@ fn canonical_text_is_compiled_to_the_same_expression() {
             Some("{\"a\": 1, ?\"b\": object[?\"b\"]}.transformMap(_0, _1, _0 != \"\", _1)"),
         ),
         (
+            "object.l.transformList(i, v, v > 1, i)",
+            Some("object.l.transformList(_0, _1, _1 > 1, _0)"),
+        ),
+        (
+            "object.m.transformMap(k, v, k)",
+            Some("object.m.transformMap(_0, _1, _0)"),
+        ),
+        ("object.l.map(x, x)", Some("object.l.map(_0, _0)")),
+        (
             "'a'.startsWith('b') && sets.contains([1], [2]) && type(1) == int",
             Some("\"a\".startsWith(\"b\") && sets.contains([1], [2]) && type(1) == int"),
         ),
@@ -105,6 +124,19 @@ fn canonical_text_is_compiled_to_the_same_expression() {
     ] {
         assert_eq!(same_again(source).as_deref(), text, "{source}");
     }
+}
+
+#[test]
+fn subqueries_are_written_as_what_they_are() {
+    let names = Names::default().in_dialect(Dialect::Kyverno);
+    let names = names.with_facts(FactScope::Cluster);
+    let count = |plural: &str| format!("resource.list('v1', '{plural}', '').items.size() > 0");
+    let source = format!("({} || object.a) && {}", count("pods"), count("services"));
+    let program = Program::compile(&source, &names).unwrap();
+    let text = program.text(&names);
+    let marked = program.with_subqueries(&[], &names);
+    assert_eq!(marked.subqueries().len(), 2);
+    assert_eq!(marked.text(&names), text);
 }
 
 fn exprs() -> impl Strategy<Value = String> {

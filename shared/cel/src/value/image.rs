@@ -23,7 +23,7 @@ impl Image {
     /// Parses a name; `None` of what is none.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let parsed = ImageRef::parse(text)?;
-        let is_default = parsed.registry == ImageRef::REGISTRY;
+        let is_default = [ImageRef::REGISTRY, DEFAULT_REGISTRY].contains(&parsed.registry);
         let is_short = is_default && !parsed.path.contains('/');
         let registry = if is_default {
             DEFAULT_REGISTRY
@@ -39,6 +39,14 @@ impl Image {
             tag: parsed.tag.to_owned(),
             digest: parsed.digest.to_owned(),
         })
+    }
+
+    /// The digest after an `@`, or else the tag after a `:`.
+    pub(crate) fn identifier_with_separator(&self) -> String {
+        match &*self.digest {
+            "" => format!(":{}", self.tag),
+            digest => format!("@{digest}"),
+        }
     }
 
     /// The tag, the digest, or both with an `@` between.

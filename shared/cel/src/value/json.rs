@@ -22,6 +22,15 @@ pub(crate) fn to_json(
     writer.value(value)
 }
 
+/// Returns a double as a number of JSON. A whole one has no fraction, as Go writes it: a field for integers takes it.
+fn number(value: f64) -> Option<Number> {
+    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+    match value.fract() == 0.0 && value.abs() <= WHOLE_MAX {
+        true => Some((value as i64).into()),
+        false => Number::from_f64(value),
+    }
+}
+
 struct JsonWriter<'b> {
     budget: &'b mut Budget,
     /// The type that an object has here.
@@ -40,7 +49,7 @@ impl JsonWriter<'_> {
                 Ok(value) => Value::Number(value.into()),
                 Err(_) => return Err(EvalError::Overflow("integer")),
             },
-            Val::Double(value) => match Number::from_f64(*value) {
+            Val::Double(value) => match number(*value) {
                 Some(number) => Value::Number(number),
                 None => return Err(EvalError::refused("JSON has neither NaN nor infinities")),
             },

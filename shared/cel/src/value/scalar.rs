@@ -30,7 +30,9 @@ pub(crate) fn scalar_of(value: &Val<'_>) -> Option<Scalar> {
 
 #[cfg(test)]
 mod tests {
+    use anteroom_wire::body::encode_json;
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
     use crate::{Budget, value::equal};
@@ -60,6 +62,22 @@ mod tests {
             Just(Val::Uint(u64::MAX)),
             "[a01]{0,2}".prop_map(Val::text),
         ]
+    }
+
+    #[test]
+    fn scalars_of_bodies_are_those_of_their_values() {
+        for (json, expected) in [
+            (json!(null), Some(Scalar::Null)),
+            (json!(true), Some(Scalar::Bool(true))),
+            (json!(-3), Some(Scalar::Whole(-3))),
+            (json!("a"), Some(Scalar::Text("a".into()))),
+            (json!([1]), None),
+            (json!({"a": 1}), None),
+        ] {
+            let body = encode_json(&json).unwrap();
+            assert_eq!(scalar_of_node(BodyNode::new(&body)), expected, "{json}");
+        }
+        assert_eq!(scalar_of(&Val::Double(f64::NAN)), None);
     }
 
     proptest! {

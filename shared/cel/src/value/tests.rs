@@ -1,3 +1,4 @@
+use anteroom_wire::body::encode_json;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -66,6 +67,19 @@ fn values_are_equal_by_content() {
     assert_eq!(equal(&Val::of(&json), &own, &mut budget), Ok(true));
     assert_eq!(equal(&own, &Val::of(&json["a"]), &mut budget), Ok(false));
     assert_eq!(equal(&Val::text("1"), &Val::Int(1), &mut budget), Ok(false));
+}
+
+#[test]
+fn what_is_read_in_place_equals_what_was_parsed() {
+    for json in [
+        json!([1, -2.5, "a", null]),
+        json!({"b": [true, []], "a": {"c": {}}}),
+    ] {
+        let body = encode_json(&json).unwrap();
+        let there = Val::of_node(BodyNode::new(&body));
+        let found = equal(&there, &Val::of(&json), &mut Budget::default());
+        assert_eq!(found, Ok(true), "{json}");
+    }
 }
 
 proptest! {

@@ -53,6 +53,16 @@ fn anchors_of_objects_decide_which_fields_are_patched() {
             Some(json!({"spec": {"c": 1}})),
         ),
         (json!({"(none)": {"+(c)": 1}}), None),
+        // Space around an anchor is no part of it, and space inside is part of the key.
+        (
+            json!({" (kind) ": "Pod", "spec": {"c": 1}}),
+            Some(json!({"spec": {"c": 1}})),
+        ),
+        (json!({"( kind )": "Pod", "spec": {"c": 1}}), None),
+        (
+            json!({"spec": {" +( a )": 1}}),
+            Some(json!({"spec": {" a ": 1}})),
+        ),
         (
             json!({"spec": {"empty": {}, "none": [], "c": {"d": {}}}, "+(other)": {}}),
             Some(json!({"spec": {"none": []}})),
@@ -154,7 +164,8 @@ fn anchors_are_read_from_keys() {
     for (key, expected) in [
         ("(a)", Some((Anchor::Condition, "a"))),
         ("<(a)", Some((Anchor::Global, "a"))),
-        ("+( a )", Some((Anchor::Add, "a"))),
+        (" +( a ) ", Some((Anchor::Add, " a "))),
+        ("( )", Some((Anchor::Condition, " "))),
         ("a", None),
         ("()", None),
         ("=(a)", None),

@@ -87,6 +87,9 @@ impl OperationInProgress<'_> {
             Action::Remove => self.remove(document),
             Action::Replace(value) => {
                 self.charge(size::work(value))?;
+                if self.lacks_field(document, self.path)? {
+                    return self.add(document, value.clone(), false);
+                }
                 self.admit(value)?;
                 let found = self.find(document, self.path)?;
                 value.clone_into(found);
@@ -105,15 +108,39 @@ impl OperationInProgress<'_> {
                 self.add(document, value, false)
             }
             Action::Copy(from) => {
-                let value = self.copied(document, from)?;
+                let value = match self.lacks_field(document, from)? {
+                    true => Value::Null,
+                    false => self.copied(document, from)?,
+                };
                 self.add(document, value, false)
             }
             Action::Test(expected) => {
                 // No more than the smaller of two values is compared.
                 self.charge(size::work(expected))?;
-                self.test(document, expected)
+                match self.lacks_field(document, self.path)? {
+                    true => Err(self.test_failed()),
+                    false => self.test(document, expected),
+                }
             }
         }
+    }
+
+    /// Returns whether the path leads to a field that its object does not have, and that may be missing.
+    fn lacks_field(&self, document: &mut Value, path: &Pointer) -> Result<bool, PatchError> {
+        let Some((last, before)) = path.steps().split_last() else {
+            return Ok(false);
+        };
+        if !self.leniency.fields_may_be_missing {
+            return Ok(false);
+        }
+        let mut parent = document;
+        for step in before {
+            parent = self
+                .below(parent, step)
+                .map_err(|missing| self.refuse(missing.problem()))?;
+        }
+        let fields = parent.as_object();
+        Ok(fields.is_some_and(|fields| !fields.contains_key(last)))
     }
 
     /// Returns a copy of the value at the path.
@@ -144,9 +171,13 @@ impl OperationInProgress<'_> {
         };
         match is_alike {
             true => Ok(()),
-            false => Err(PatchError::TestFailed {
-                path: self.path.to_string(),
-            }),
+            false => Err(self.test_failed()),
+        }
+    }
+
+    fn test_failed(&self) -> PatchError {
+        PatchError::TestFailed {
+            path: self.path.to_string(),
         }
     }
 
@@ -231,7 +262,7 @@ impl OperationInProgress<'_> {
         for step in before {
             parent = match self.below(parent, step) {
                 Ok(found) => found,
-                Err(Missing::NotThere(_)) if self.leniency.removes_missing => return Ok(()),
+                Err(_) if self.leniency.removes_missing => return Ok(()),
                 Err(missing) => return Err(self.refuse(missing.problem())),
             };
         }

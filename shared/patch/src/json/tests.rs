@@ -236,6 +236,8 @@ fn lenient_patches_are_applied_as_in_kyverno() {
         (json!({"a": null}), add("/a/b"), Ok(json!({"a": {"b": 7}}))),
         (json!({"a": 1}), remove("/b/c"), Ok(json!({"a": 1}))),
         (json!({"a": [1]}), remove("/a/4"), Ok(json!({"a": [1]}))),
+        // Nothing can be below what is no index, so nothing is removed.
+        (json!({"a": [1]}), remove("/a/x/y"), Ok(json!({"a": [1]}))),
         (
             json!({"a": [1]}),
             remove("/a/x"),

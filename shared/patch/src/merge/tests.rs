@@ -37,6 +37,12 @@ fn objects_are_merged_field_by_field() {
         ),
         (json!({"a": {"b": 1}}), json!({"a": null}), json!({})),
         (json!({"a": 1}), json!({"a": "b"}), json!({"a": "b"})),
+        // What was a text stays one.
+        (json!({"a": "b"}), json!({"a": 1}), json!({"a": "1"})),
+        (json!({"a": "b"}), json!({"a": 1.0}), json!({"a": "1"})),
+        (json!({"a": "b"}), json!({"a": 1.5}), json!({"a": "1.5"})),
+        (json!({"a": ""}), json!({"a": true}), json!({"a": "true"})),
+        (json!({"a": ["b"]}), json!({"a": [1]}), json!({"a": [1]})),
         (json!({"a": {}}), json!({"a": {}}), json!({"a": {}})),
         (json!({}), json!({"a": {}}), json!({"a": {}})),
         (json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]})),
@@ -136,6 +142,11 @@ fn lists_are_merged_by_their_keys() {
             json!({"containers": [{"name": "a", "image": "1"}, {"name": "b"}]}),
             json!({"containers": [{"name": "b", "image": "2"}, {"name": "c"}]}),
             json!({"containers": [{"name": "b", "image": "2"}, {"name": "c"}, {"name": "a", "image": "1"}]}),
+        ),
+        (
+            json!({"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}]}),
+            json!({"containers": [{"name": "a", "env": [{"name": "X", "value": 2}]}]}),
+            json!({"containers": [{"name": "a", "env": [{"name": "X", "value": "2"}]}]}),
         ),
         (
             json!({"containers": [{"name": "a"}, {"name": "b"}]}),

@@ -1,6 +1,6 @@
 //! Compiles the custom resource `PolicyException`.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     cel_exception, conditions,
@@ -137,11 +137,21 @@ fn compile_exception(manifest: &Field<'_>, problems: &mut Problems) -> Option<Po
     })
 }
 
-/// An empty `match` is about every request, as in Kyverno.
+/// Compiles `match`, which has `any` or `all`. In Kyverno, an exception with neither exempts nothing. The older form
+/// without both is none here: the API server drops its `resources`.
 fn matches(spec: &ManifestObject<'_>, problems: &mut Problems) -> Option<Matches> {
-    let is_empty = |field: Field<'_>| field.value().as_object().is_some_and(Map::is_empty);
-    if spec.get("match").is_some_and(is_empty) {
-        return Some(Matches::All);
+    let has_list = |field: &Field<'_>| {
+        let lists = ["any", "all"].into_iter();
+        lists
+            .map(|name| &field.value()[name])
+            .any(|list| !list.is_null())
+    };
+    if let Some(field) = spec.get("match")
+        && field.value().is_object()
+        && !has_list(&field)
+    {
+        problems.invalid(field.path(), "any or all is required");
+        return None;
     }
     let matches = resources::compile(spec, problems).map(Match::sparing);
     matches.map(Matches::Filters)
@@ -259,6 +269,14 @@ mod tests {
                 "AR302 spec.exceptions[0].ruleNames",
             ),
             (json!({"match": null}), "AR302 spec.match: it is required"),
+            (
+                json!({"match": {}}),
+                "AR302 spec.match: any or all is required",
+            ),
+            (
+                json!({"match": {"resources": {"kinds": ["Pod"]}}}),
+                "AR302 spec.match: any or all is required",
+            ),
             (json!({"mach": {}}), "AR302 spec.mach: unknown field"),
         ] {
             let error = of(&change).unwrap_err();

@@ -1,5 +1,6 @@
 //! `match` and `exclude`.
 
+use anteroom_functions::values::Format;
 use serde_json::Map;
 
 use super::fields::{Field, KnownFields, ManifestObject};
@@ -301,6 +302,7 @@ fn match_labels(field: &Field<'_>, problems: &mut Problems) -> Vec<(String, Stri
 fn requirement(field: &Field<'_>, problems: &mut Problems) -> Option<Requirement> {
     let object = field.object(&SELECTOR_REQUIREMENT, problems)?;
     let key = object.required("key", problems)?.plain_text(problems)?;
+    check_label(&key, "qualifiedName", &object.child("key"), problems);
     let operator = object.required("operator", problems)?;
     let operator = operator.known_text(&["In", "NotIn", "Exists", "DoesNotExist"], problems)?;
     let operator = SetOperator::parse(operator)?;
@@ -308,6 +310,10 @@ fn requirement(field: &Field<'_>, problems: &mut Problems) -> Option<Requirement
         .get("values")
         .map(|field| field.texts_or_empty(problems))
         .unwrap_or_default();
+    for (at, value) in values.iter().enumerate() {
+        let path = format!("{}[{at}]", object.child("values"));
+        check_label(value, "labelValue", &path, problems);
+    }
     if operator.takes_values() == values.is_empty() {
         let message = if values.is_empty() {
             "In and NotIn need values"
@@ -321,4 +327,16 @@ fn requirement(field: &Field<'_>, problems: &mut Problems) -> Option<Requirement
         operator,
         values,
     })
+}
+
+/// Reports a key or a value that no label can have. An API server refuses such a selector, and in Kyverno its filter
+/// matches nothing. Wildcards are for `matchLabels`.
+fn check_label(text: &str, format: &str, path: &str, problems: &mut Problems) {
+    if text.is_empty() {
+        return;
+    }
+    let faults = Format::find(format).map_or_else(Vec::new, |format| format.check(text));
+    if let Some(fault) = faults.first() {
+        problems.invalid(path, format!("no label has `{text}`: {fault}"));
+    }
 }

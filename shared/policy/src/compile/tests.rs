@@ -483,7 +483,7 @@ fn a_malformed_pod_security_rule_is_refused_with_its_field() {
 }
 
 #[test]
-fn a_label_may_have_no_value_and_an_object_no_namespace() {
+fn a_label_may_have_no_value_and_no_wildcard_and_an_object_no_namespace() {
     let rule = |resources: &str| {
         let resources: Value = serde_saphyr::from_str(resources).unwrap();
         compile(&json!({
@@ -500,4 +500,18 @@ fn a_label_may_have_no_value_and_an_object_no_namespace() {
         assert_eq!(rule(resources), Ok(()), "{resources}");
     }
     assert!(rule("{kinds: ['*'], names: ['']}").is_err());
+    for (resources, path) in [
+        (
+            "{kinds: [Pod], selector: {matchExpressions: [{key: 'app*', operator: Exists}]}}",
+            "selector.matchExpressions[0].key",
+        ),
+        (
+            "{kinds: [Pod], namespaceSelector: {matchExpressions: [{key: a/b, operator: NotIn, values: [c, 'd*']}]}}",
+            "namespaceSelector.matchExpressions[0].values[1]",
+        ),
+    ] {
+        let problems = rule(resources).unwrap_err();
+        let expected = format!("spec.rules[0].match.any[0].resources.{path}");
+        assert_eq!(problems[0].path, expected, "{resources}");
+    }
 }

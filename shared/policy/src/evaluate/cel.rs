@@ -45,6 +45,8 @@ pub(super) struct RootValues<'r> {
     namespace: Option<Arc<Value>>,
     /// The object as patches left it; `None`: the request's object.
     object: Option<&'r Value>,
+    /// The object that each variable was first evaluated on; `None`: it was not yet.
+    pinned: &'r [Option<Arc<Value>>],
     /// The object exists in the cluster, and is not the request's: it has no older state.
     is_of_existing: bool,
 }
@@ -175,11 +177,14 @@ pub(super) fn evaluate<W: Expressions>(
         namespace: root_values.namespace.as_deref(),
         allowed_images: &scope.run.allowed_images,
         allowed_values: &scope.run.allowed_values,
+        absent_is_empty: cel.dialect != CelDialect::Rule && !root_values.is_of_existing,
         ..request.cel_roots()
     };
+    let pinned: Vec<_> = root_values.pinned.iter().map(Option::as_deref).collect();
     let host = CelHost::new(cel, scope.namespace, scope.facts);
     let (result, left) = {
-        let machine = Machine::new(roots, &cel.variables, budget.clone()).with_host(&host);
+        let machine = Machine::new(roots, &cel.variables, budget.clone());
+        let machine = machine.with_host(&host).with_pinned(&pinned);
         let mut machine = match scope.run.arrival {
             Some(arrival) => machine.with_arrival(arrival),
             None => machine,
@@ -204,6 +209,18 @@ pub(super) trait Expressions {
 
     /// Evaluates them.
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>>;
+}
+
+/// Expressions, with the variables that they evaluate.
+struct Noting<W>(W);
+
+impl<W: Expressions> Expressions for Noting<W> {
+    type Result = (W::Result, Vec<usize>);
+
+    fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>> {
+        let result = self.0.evaluate(machine)?;
+        Ok((result, machine.evaluated().collect()))
+    }
 }
 
 /// Conditions of a rule, all of which must be true.

@@ -190,6 +190,7 @@ fn holds_for_request(
     let namespace = namespace.transpose()?;
     let roots = Roots {
         namespace: namespace.as_deref(),
+        absent_is_empty: true,
         ..request.cel_roots()
     };
     holds_in_cel(exception, in_cel, roots, scope)

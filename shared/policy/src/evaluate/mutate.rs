@@ -303,14 +303,20 @@ fn merged(object: &MutatedObject, patch: &Value) -> Result<Option<Value>, PatchE
     merged.transpose()
 }
 
-/// Compares as a pattern does; scalars match also where they read alike.
+/// Compares as a pattern does. Where the pattern is a single value, both are compared as texts: null is `null`.
 fn matches(pattern: &Value, found: &Value) -> bool {
-    let is_scalar = |value: &Value| !value.is_object() && !value.is_array();
-    pattern::matches(pattern, found).is_ok()
-        || (is_scalar(pattern)
-            && is_scalar(found)
-            && !pattern.is_null()
-            && values::text(pattern) == values::text(found))
+    match pattern {
+        Value::Object(_) | Value::Array(_) => pattern::matches(pattern, found).is_ok(),
+        single => pattern::matches(&as_text(single), &as_text(found)).is_ok(),
+    }
+}
+
+/// Returns a single value as a text, and anything else unchanged.
+fn as_text(value: &Value) -> Cow<'_, Value> {
+    match value {
+        Value::Object(_) | Value::Array(_) | Value::String(_) => Cow::Borrowed(value),
+        other => Cow::Owned(Value::String(values::text(other).into_owned())),
+    }
 }
 
 fn rendered_operation(
@@ -354,7 +360,7 @@ fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Inter
         ValueTemplate::Map(entries) => {
             let mut made = Map::new();
             for (key, value) in entries {
-                let text = key.text(scope)?;
+                let text = key.key(scope)?;
                 if !meter::charge(1) || !meter::charge_bytes(text.len()) {
                     return Err(too_costly());
                 }

@@ -253,6 +253,18 @@ impl Template {
         self.text_with(resolver, |value| value)
     }
 
+    /// Renders a key of an object. A key that is nothing but a variable needs a text, as in Kyverno.
+    pub(crate) fn key<R: Resolve>(&self, resolver: &mut R) -> Result<String, R::Interrupt> {
+        if let [Segment::Variable(variable)] = &*self.parts
+            && !variable.resolve(resolver)?.is_string()
+        {
+            return Err(variable
+                .error("its value is no text, which a key needs")
+                .into());
+        }
+        self.text(resolver)
+    }
+
     /// Renders a JSON pointer, to which a value adds no step. A pointer that is nothing but a variable is
     /// that variable's value.
     pub(crate) fn pointer<R: Resolve>(&self, resolver: &mut R) -> Result<String, R::Interrupt> {
@@ -402,7 +414,7 @@ impl ValueTemplate {
             Self::Map(entries) => {
                 let mut map = Map::new();
                 for (key, value) in entries {
-                    map.insert(key.text(resolver)?, value.part(resolver)?);
+                    map.insert(key.key(resolver)?, value.part(resolver)?);
                 }
                 Ok(Arc::new(Value::Object(map)))
             }

@@ -2,7 +2,7 @@
 //!
 //! | in the patch | the rule can |
 //! |---|---|
-//! | a value without variables | set this value there |
+//! | a value without variables | set this value there; in a merge, also the text of a number or a boolean |
 //! | a value with variables | set any value there |
 //! | a field or step with variables | change any field or element there |
 //! | `remove`, or null in a merge | take it away |
@@ -121,7 +121,12 @@ impl Footprint {
                     self.field(key).merge_fixed(value);
                 }
             }
-            scalar => self.values.push(scalar.clone()),
+            scalar => {
+                self.values.push(scalar.clone());
+                // A merge writes its text where the object has a text.
+                self.values
+                    .extend(merge::text_of(scalar).map(Value::String));
+            }
         }
     }
 

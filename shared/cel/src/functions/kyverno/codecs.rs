@@ -169,8 +169,30 @@ fn marshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<
         call.budget().build(most.saturating_add(1))?;
         return Err(EvalError::Bytes);
     };
-    call.budget().build(text.len())?;
-    Ok(Val::text(text))
+    let escaped = text
+        .chars()
+        .map(|c| go_escape(c).map_or(c.len_utf8(), str::len));
+    call.budget().build(escaped.sum())?;
+    let mut written = String::with_capacity(text.len());
+    for c in text.chars() {
+        match go_escape(c) {
+            Some(escape) => written.push_str(escape),
+            None => written.push(c),
+        }
+    }
+    Ok(Val::text(written))
+}
+
+/// What Go writes in JSON for a character that HTML or JavaScript might take for another thing.
+fn go_escape(c: char) -> Option<&'static str> {
+    Some(match c {
+        '<' => "\\u003c",
+        '>' => "\\u003e",
+        '&' => "\\u0026",
+        '\u{2028}' => "\\u2028",
+        '\u{2029}' => "\\u2029",
+        _ => return None,
+    })
 }
 
 fn unmarshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {

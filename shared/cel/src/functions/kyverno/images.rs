@@ -19,6 +19,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("containsDigest", (1, 1), OF_IMAGE, Bool, contains_digest),
     method("digest", (1, 1), OF_IMAGE, Text, part),
     method("identifier", (1, 1), OF_IMAGE, Text, part),
+    method("identifierWithSeparator", (1, 1), OF_IMAGE, Text, part),
     method("registry", (1, 1), OF_IMAGE, Text, part),
     method("repository", (1, 1), OF_IMAGE, Text, part),
     method("tag", (1, 1), OF_IMAGE, Text, part),
@@ -63,6 +64,7 @@ fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
     let part = match call.name {
         "digest" => image.digest.clone(),
         "identifier" => image.identifier(),
+        "identifierWithSeparator" => image.identifier_with_separator(),
         "registry" => image.registry.clone(),
         "repository" => image.repository.clone(),
         _ => image.tag.clone(),

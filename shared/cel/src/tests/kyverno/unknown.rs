@@ -63,6 +63,12 @@ fn a_value_with_an_unknown_part_is_unknown_and_all_parts_are_asked_for() {
         ),
         ("cel.bind(x, globalContext.get('a'), [x, x, 1])", 1),
         ("globalContext.get('a').orValue(1)", 1),
+        // An error behind something unknown may never be reached, and another value may decide.
+        ("[globalContext.get('a'), 1 / 0]", 1),
+        ("globalContext.get('a') + 1 / 0", 1),
+        ("globalContext.get('a') && true", 1),
+        ("globalContext.get('a') || 1 / 0 == 1", 1),
+        ("false || globalContext.get('a')", 1),
         (
             "optional.of(globalContext.get('a')).or(optional.of(globalContext.get('b'))).value()",
             2,

@@ -255,7 +255,8 @@ fn mutation(
         template,
         existing,
     } = subject;
-    let own_names = names(site, template);
+    // As in Kyverno, a name in a derived rule is that of what makes Pods.
+    let own_names = names(site, template).with_own_metadata();
     let mut names = own_names.clone();
     let variables = variables(spec, &mut names, problems)?;
     // Unlike those of a ValidatingPolicy, they see the variables.

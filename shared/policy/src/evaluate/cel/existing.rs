@@ -5,7 +5,10 @@ use std::sync::Arc;
 use anteroom_cel::Machine;
 use serde_json::Value;
 
-use super::{Conditions, Expressions, Failed, RootValues, ask_roots, budget, evaluate, patches};
+use super::{
+    Conditions, Expressions, Failed, Noting, RootValues, ask_roots, budget, evaluate,
+    patches::PatchedObject,
+};
 use crate::{
     evaluate::{interrupt::Stop, scope::Scope},
     ir::{cel::LocatedProgram, mutate_existing::CelTargets},
@@ -59,12 +62,15 @@ pub(in crate::evaluate) fn patched(
         ..RootValues::default()
     };
     let mut budget = budget();
-    let conditions = Conditions(targets.of_object(), cel.dialect);
-    if !evaluate(&conditions, cel, scope, &root_values, &mut budget)? {
+    let conditions = Noting(Conditions(targets.of_object(), cel.dialect));
+    let (met, evaluated) = evaluate(&conditions, cel, scope, &root_values, &mut budget)?;
+    if !met {
         return Ok(None);
     }
-    let budget = &mut budget;
-    patches::all_patched(mutation, before, &root_values, budget, gone_through, scope).map(Some)
+    let mut patching = PatchedObject::of(Arc::new(before.clone()), cel.variables.len());
+    patching.pin(evaluated);
+    patching.patch(mutation, &root_values, &mut budget, gone_through, scope)?;
+    Ok(Some(patching.into_object()))
 }
 
 /// An expression that returns the objects to change.

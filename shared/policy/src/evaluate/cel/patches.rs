@@ -1,5 +1,7 @@
 //! The patches of a `MutatingPolicy`.
 
+use std::sync::Arc;
+
 use anteroom_cel::{Budget, EvalError, Machine};
 use anteroom_functions::{meter, operator};
 use anteroom_jmespath::json_memory;
@@ -11,8 +13,8 @@ use anteroom_patch::{
 use serde_json::{Map, Value};
 
 use super::{
-    Conditions, Expressions, Failed, RootValues, annotations_of, ask_roots, budget, definitions,
-    evaluate, skipped,
+    Conditions, Expressions, Failed, Noting, RootValues, annotations_of, ask_roots, budget,
+    definitions, evaluate, skipped,
 };
 use crate::{
     evaluate::{
@@ -26,12 +28,6 @@ use crate::{
         Operation,
         cel_mutation::{CelMutation, CelPatch, CelPatchKind},
     },
-};
-
-/// The deviations from the RFC that Kubernetes has.
-const LENIENCY: json::Leniency = json::Leniency {
-    negative_indexes: true,
-    ..json::Leniency::NONE
 };
 
 /// The fields of a Pod's metadata that a template has too.
@@ -56,54 +52,98 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
     let root_values = ask_roots(cel, cel.reads(), scope)?;
     let mut budget = budget();
     let request = scope.request;
-    let before = request.matched_object();
-    if !evaluate(&Conditions::of(cel), cel, scope, &root_values, &mut budget)? {
+    let before = request.shared_object();
+    let mut patching = PatchedObject::of(Arc::clone(&before), cel.variables.len());
+    let conditions = Noting(Conditions::of(cel));
+    let (met, evaluated) = evaluate(&conditions, cel, scope, &root_values, &mut budget)?;
+    if !met {
         return Ok(skipped("preconditions not met"));
     }
-    let object = all_patched(mutation, before, &root_values, &mut budget, &mut 0, scope)?;
-    let properties = evaluate(&Annotating(mutation), cel, scope, &root_values, &mut budget)?;
+    patching.pin(evaluated);
+    patching.patch(mutation, &root_values, &mut budget, &mut 0, scope)?;
+    let values = patching.values(&root_values);
+    let properties = evaluate(&Annotating(mutation), cel, scope, &values, &mut budget)?;
     scope.run.properties = properties;
-    Ok(match object == *before {
+    Ok(match patching.object == before {
         // As in Kyverno, where a patch that changes nothing was applied.
         true => RuleOutcome::Pass,
-        false => RuleOutcome::Mutated { object },
+        false => RuleOutcome::Mutated {
+            object: patching.into_object(),
+        },
     })
 }
 
-/// Patches an object. `gone_through` counts the bytes that patches of the rule have gone through.
-pub(super) fn all_patched(
-    mutation: &CelMutation,
-    before: &Value,
-    root_values: &RootValues<'_>,
-    budget: &mut Budget,
-    gone_through: &mut usize,
-    scope: &mut Scope<'_>,
-) -> Result<Value, Stop> {
-    let cel = &mutation.shared_cel;
-    meter::charge(operator::length(before));
-    let mut object = before.clone();
-    let bytes = json_memory::copied_bytes(before, u64::MAX).unwrap_or(u64::MAX);
-    let bytes_max = bytes.saturating_add(VALUES_BYTES_MAX);
-    for patch in &mutation.patches {
-        let weight = anteroom_patch::weight(&object);
-        *gone_through = gone_through.saturating_add(weight);
-        meter::charge_bytes(weight);
-        if *gone_through > MUTATED_BYTES_MAX {
-            return Err(Stop::Error(Box::new(RuleError::TooMuchPatched)));
-        }
-        let root_values = RootValues {
-            object: Some(&object),
-            ..root_values.clone()
-        };
-        let made = evaluate(&Patching(patch), cel, scope, &root_values, budget)?;
-        if let Some(made) = applied(mutation, patch, made, &object, scope)? {
-            if json_memory::copied_bytes(&made, bytes_max).is_none() {
-                return Err(too_large(patch));
+/// An object on its way through the patches of a rule.
+pub(super) struct PatchedObject {
+    object: Arc<Value>,
+    /// The object that each variable was first evaluated on: the variable keeps that value, as in Kyverno.
+    pinned: Vec<Option<Arc<Value>>>,
+}
+
+impl PatchedObject {
+    /// An object before its first patch.
+    pub(super) fn of(object: Arc<Value>, variables: usize) -> Self {
+        let pinned = vec![None; variables];
+        Self { object, pinned }
+    }
+
+    /// The object as it is now.
+    pub(super) fn into_object(self) -> Value {
+        drop(self.pinned);
+        Arc::unwrap_or_clone(self.object)
+    }
+
+    /// Pins variables that were evaluated on the object as it is now, and not before.
+    pub(super) fn pin(&mut self, evaluated: Vec<usize>) {
+        for at in evaluated {
+            if let Some(pin @ None) = self.pinned.get_mut(at) {
+                *pin = Some(Arc::clone(&self.object));
             }
-            object = made;
         }
     }
-    Ok(object)
+
+    /// The values of roots beside the request, with the object as it is now.
+    fn values<'r>(&'r self, others: &RootValues<'r>) -> RootValues<'r> {
+        RootValues {
+            object: Some(&self.object),
+            pinned: &self.pinned,
+            ..others.clone()
+        }
+    }
+
+    /// Patches the object. `gone_through` counts the bytes that patches of the rule have gone through.
+    pub(super) fn patch(
+        &mut self,
+        mutation: &CelMutation,
+        root_values: &RootValues<'_>,
+        budget: &mut Budget,
+        gone_through: &mut usize,
+        scope: &mut Scope<'_>,
+    ) -> Result<(), Stop> {
+        let cel = &mutation.shared_cel;
+        meter::charge(operator::length(&self.object));
+        let bytes = json_memory::copied_bytes(&self.object, u64::MAX).unwrap_or(u64::MAX);
+        let bytes_max = bytes.saturating_add(VALUES_BYTES_MAX);
+        for patch in &mutation.patches {
+            let weight = anteroom_patch::weight(&self.object);
+            *gone_through = gone_through.saturating_add(weight);
+            meter::charge_bytes(weight);
+            if *gone_through > MUTATED_BYTES_MAX {
+                return Err(Stop::Error(Box::new(RuleError::TooMuchPatched)));
+            }
+            let values = self.values(root_values);
+            let patching = Noting(Patching(patch));
+            let (made, evaluated) = evaluate(&patching, cel, scope, &values, budget)?;
+            self.pin(evaluated);
+            if let Some(made) = applied(mutation, patch, made, &self.object, scope)? {
+                if json_memory::copied_bytes(&made, bytes_max).is_none() {
+                    return Err(too_large(patch));
+                }
+                self.object = Arc::new(made);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The error of a patch that adds too much to the object.
@@ -169,8 +209,9 @@ fn applied(
         }
         CelPatchKind::Json => {
             let made = rebased(made, &mutation.template);
-            let operated = json::Patch::parse(&made)
-                .and_then(|patch| patch.apply_charged(object, LENIENCY, &meter::charge_bytes));
+            let operated = json::Patch::parse(&made).and_then(|patch| {
+                patch.apply_charged(object, json::Leniency::API_SERVER, &meter::charge_bytes)
+            });
             match operated {
                 // As in Kubernetes: a test that fails keeps the whole patch from being applied.
                 Err(PatchError::TestFailed { .. }) => return Ok(None),

@@ -288,6 +288,36 @@ fn only_a_rule_that_enforces_by_itself_excuses_an_old_violation() {
 }
 
 #[test]
+fn a_rule_that_compares_both_states_is_not_excused_by_the_old_one() {
+    let new = "{{ request.object.spec.rules[0].host }}";
+    let compares = |old: &str| {
+        let condition = json!({"key": new, "operator": "NotEquals", "value": old});
+        json!({"deny": {"conditions": {"any": [condition]}}})
+    };
+    let pattern = |old: &str| json!({"spec": {"rules": [{"host": old}]}});
+    let old = "{{ request.oldObject.spec.rules[0].host }}";
+    let update = request("UPDATE", &ingress("a", &["y"]), &ingress("a", &["x"]));
+    for (validate, is_excused) in [
+        (compares(old), false),
+        (json!({"pattern": pattern(old)}), false),
+        (json!({"anyPattern": [pattern(old)]}), false),
+        // With a default, the old object differs from it too, in Kyverno as here.
+        (
+            compares("{{ request.oldObject.spec.rules[0].host || 'none' }}"),
+            true,
+        ),
+    ] {
+        let rule = json!({ "validate": validate }).to_string();
+        let found = outcome(&rule, &update);
+        let expected = match is_excused {
+            true => matches!(found, RuleOutcome::Skipped { .. }),
+            false => matches!(found, RuleOutcome::Fail { .. }),
+        };
+        assert!(expected, "{rule}: {found:?}");
+    }
+}
+
+#[test]
 fn match_conditions_are_evaluated_for_requests_and_existing_objects() {
     let (met, unmet, wrong) = (
         "object.metadata.name == 'a'",

@@ -175,6 +175,21 @@ fn a_validating_policy_judges_pods_and_what_makes_them() {
 }
 
 #[test]
+fn a_missing_object_is_empty_as_in_kyverno() {
+    let policy = policy_of(
+        "ValidatingPolicy",
+        "matchConstraints:\n  resourceRules:\n  - {apiGroups: [''], apiVersions: [v1], operations: ['*'], \
+         resources: [pods]}\nvalidations:\n- expression: \"object != null && oldObject != null\"\n\
+         - expression: \"size(request.operation == 'DELETE' ? object : oldObject) == 0\"\n",
+    );
+    for operation in ["CREATE", "DELETE"] {
+        let request = of_resource(operation, POD, &pod(&json!({})));
+        let outcome = outcomes(&policy, &request, no_facts)[0].1.outcome.clone();
+        assert_eq!(outcome, RuleOutcome::Pass, "{operation}");
+    }
+}
+
+#[test]
 fn an_error_is_an_error_and_a_condition_may_skip_it() {
     let spec = |failure: &str, condition: &str| {
         format!(

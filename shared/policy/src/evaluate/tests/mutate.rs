@@ -102,6 +102,12 @@ fn each_kind_of_patch_changes_the_object_as_expected() {
             "mutate: {patchesJson6902: \"{{ to_string(request.object.spec.volumes[].{op: 'add', path: '/spec/x', value: name}) }}\"}",
             json!({"containers": pod()["spec"]["containers"], "volumes": two(), "x": "v"}),
         ),
+        // What was a text stays one.
+        (
+            "mutate: {patchStrategicMerge: {spec: {containers: [{name: a, image: 1, tty: true}], volumes: [{name: v, size: 2}]}}}",
+            json!({"containers": [{"name": "a", "image": "1", "tty": true}, {"name": "b", "image": "y"}],
+                "volumes": [{"name": "v", "size": 2}]}),
+        ),
         // What a condition matches is a pattern.
         (
             "mutate: {patchStrategicMerge: {(spec): {X(hostNetwork): 'null', ^(containers): [{image: 'y*'}]}, spec: {a: 1, b: {}}}}",
@@ -139,6 +145,27 @@ fn each_kind_of_patch_changes_the_object_as_expected() {
     ];
     for (rule, expected) in table {
         assert_eq!(spec(rule), expected, "{rule}");
+    }
+}
+
+#[test]
+fn a_condition_compares_single_values_as_texts() {
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"none": null, "version": "1.0", "empty": "", "count": 2, "flag": true}});
+    for (condition, holds) in [
+        ("(none): '*'", true),
+        ("(none): '?*'", true),
+        ("(none): 'null'", true),
+        ("(none): '<2'", false),
+        ("(empty): null", false),
+        ("(version): 1", true),
+        ("(count): '>1'", true),
+        ("(flag): 'true'", true),
+    ] {
+        let rule = format!("mutate: {{patchStrategicMerge: {{spec: {{{condition}, found: 1}}}}}}");
+        let found = outcome(&rule, &object);
+        let is_changed = matches!(found, RuleOutcome::Mutated { .. });
+        assert_eq!(is_changed, holds, "{rule}: {found:?}");
     }
 }
 
@@ -191,6 +218,12 @@ fn a_patch_that_does_not_apply_is_an_error_of_the_rule() {
         (
             "mutate: {patchStrategicMerge: {a: '{{ request.object.none }}'}}",
             "mutate.patchStrategicMerge: variable `request.object.none`: Unknown key \"none\" in path",
+            ErrorCode::VARIABLE_UNRESOLVED,
+        ),
+        (
+            "mutate: {patchStrategicMerge: {spec: {'{{ length(request.object.spec.volumes) }}': 1}}}",
+            "mutate.patchStrategicMerge: variable `length(request.object.spec.volumes)`: \
+             its value is no text, which a key needs",
             ErrorCode::VARIABLE_UNRESOLVED,
         ),
         (

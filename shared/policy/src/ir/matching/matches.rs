@@ -12,7 +12,7 @@ pub(crate) enum Matches {
     Filters(Match),
     /// `matchConstraints` of policies.kyverno.io.
     Constraints(Constraints),
-    /// Every request: of an exception that says nothing.
+    /// Every request: of an exception of policies.kyverno.io, whose conditions alone select.
     All,
 }
 

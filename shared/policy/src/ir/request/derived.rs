@@ -130,7 +130,10 @@ impl AdmissionRequest {
     }
 
     /// The request as if the old object, whole, were being created: its outcome decides whether a violation is
-    /// new. `None` unless this is an UPDATE.
+    /// new. `None` unless this is an UPDATE. Of a subresource, the old object is one of its own kind, as in Kyverno.
+    ///
+    /// As there, it has an old object without fields. So a rule that compares both states comes to an error, since
+    /// `request.oldObject.spec` is a missing key and not null, and its violation is never an old one.
     pub(crate) fn of_old_object(&self) -> Option<Self> {
         let old = self.objects.old.clone();
         let old = old.filter(|old| old.is_object())?;
@@ -139,13 +142,18 @@ impl AdmissionRequest {
         }
         let mut earlier = self.clone();
         earlier.operation = Operation::Create;
-        earlier.subresource.clear();
+        if !earlier.subresource.is_empty() {
+            earlier.subresource.clear();
+            if let Some(kind) = kind_of(&old) {
+                earlier.kind = kind;
+            }
+        }
         if let Some(request) = earlier.fields_mut() {
             request.insert("operation".to_owned(), Operation::Create.as_str().into());
         }
         earlier.set_objects(RequestObjects {
             new: Some(old),
-            old: Some(Arc::default()),
+            old: Some(Arc::new(Value::Object(Map::new()))),
         });
         Some(earlier)
     }
@@ -226,8 +234,11 @@ impl AdmissionRequest {
         resource: &str,
         operation: Operation,
     ) -> Option<Self> {
-        let api_version = text(object, &["apiVersion"])?;
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let RequestKind {
+            group,
+            version,
+            kind,
+        } = kind_of(object)?;
         let field = match operation {
             Operation::Delete => OLD_OBJECT,
             _ => OBJECT,
@@ -235,11 +246,22 @@ impl AdmissionRequest {
         let metadata = |name: &str| text(object, &["metadata", name]).unwrap_or_default();
         let mut request = json!({
             "operation": operation.as_str(), "name": metadata("name"), "namespace": metadata("namespace"),
-            "kind": {"group": group, "version": version, "kind": text(object, &["kind"])?},
+            "kind": {"group": &group, "version": &version, "kind": kind},
             "resource": {"group": group, "version": version, "resource": resource},
         });
         meter::charge(operator::length(object));
         request[field] = object.clone();
         Self::new(request).ok()
     }
+}
+
+/// Returns the kind that an object says; `None`: it says none.
+fn kind_of(object: &Value) -> Option<RequestKind> {
+    let api_version = text(object, &["apiVersion"])?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Some(RequestKind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: text(object, &["kind"])?.to_owned(),
+    })
 }

@@ -141,7 +141,7 @@ fn a_derived_request_has_the_whole_document_with_its_changes() {
     assert_eq!(seen(&request), document(&update(), "new"));
     assert_eq!(request.value(), update());
     let old = update()["oldObject"].clone();
-    let earlier = changed(json!({"object": old, "oldObject": null, "operation": "CREATE"}));
+    let earlier = changed(json!({"object": old, "oldObject": {}, "operation": "CREATE"}));
     let found = request.of_old_object().unwrap();
     assert_eq!(seen(&found), document(&earlier, "old"));
     let found = request.with_object(old.clone());
@@ -226,6 +226,24 @@ fn the_old_object_becomes_a_create_request() {
     let earlier = request.of_old_object().unwrap();
     assert_eq!(earlier.operation(), Operation::Create);
     assert_eq!(earlier.matched_object()["metadata"]["name"], "old");
-    assert_eq!(earlier.old_object(), None);
+    // An old object without fields: what a rule reads of it is missing, and not null.
+    assert_eq!(earlier.old_object(), Some(&json!({})));
     assert!(earlier.of_old_object().is_none());
+}
+
+#[test]
+fn the_old_object_of_a_subresource_is_of_its_own_kind() {
+    let request = AdmissionRequest::new(json!({
+        "operation": "UPDATE", "kind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+        "subResource": "scale", "object": {"spec": {"replicas": 3}},
+        "oldObject": {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 2}},
+    }))
+    .unwrap()
+    .with_resource_kind("apps", "v1", "Deployment");
+    let earlier = request.of_old_object().unwrap();
+    let kind = (earlier.group(), earlier.version(), earlier.kind());
+    assert_eq!(kind, ("autoscaling", "v1", "Scale"));
+    assert_eq!(earlier.subresource(), "");
+    let without_kind = request.with_old_object(json!({}));
+    assert_eq!(without_kind.of_old_object().unwrap().kind(), "Deployment");
 }

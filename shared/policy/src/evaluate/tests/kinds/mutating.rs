@@ -57,6 +57,53 @@ fn each_patch_sees_the_object_left_by_the_patches_before() {
 }
 
 #[test]
+fn a_variable_keeps_the_value_that_a_mutation_first_read() {
+    let policy = policy_with(
+        r#"
+variables:
+- {name: first, expression: "size(object.metadata.labels)"}
+- {name: late, expression: "size(object.metadata.labels)"}
+mutations:
+- jsonPatch:
+    expression: '[JSONPatch{op: "add", path: "/metadata/labels/a", value: string(variables.first)}]'
+- jsonPatch:
+    expression: >-
+      [JSONPatch{op: "add", path: "/metadata/labels/b", value: string(variables.first) + string(variables.late)}]
+- jsonPatch:
+    expression: >-
+      [JSONPatch{op: "add", path: "/metadata/labels/c",
+        value: string(variables.late) + string(size(object.metadata.labels))}]
+"#,
+    );
+    let request = of_resource("CREATE", POD, &pod(&json!({})));
+    let made = mutated(&policy, &request, 0);
+    assert_eq!(
+        made["metadata"]["labels"],
+        json!({"a": "0", "b": "01", "c": "12"})
+    );
+}
+
+#[test]
+fn a_derived_rule_reads_the_name_of_what_makes_pods() {
+    let policy = policy_with(
+        r#"
+matchConditions:
+- {name: web, expression: "object.metadata.name == 'web' && has(object.metadata.labels)"}
+mutations:
+- applyConfiguration:
+    expression: "Object{metadata: Object.metadata{labels: {'of': object.metadata.name}}}"
+"#,
+    );
+    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"selector": {}, "template": {"metadata": {"labels": {"x": "y"}}, "spec": {}}}});
+    let request = of_resource("CREATE", DEPLOYMENT, &object);
+    let made = mutated(&policy, &request, 1);
+    let labels = json!({"x": "y", "of": "web"});
+    assert_eq!(made["spec"]["template"]["metadata"]["labels"], labels);
+}
+
+#[test]
 fn patches_of_pods_are_made_in_the_templates_of_what_makes_pods() {
     let policy = policy_with(TWICE);
     let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
@@ -101,6 +148,20 @@ fn a_patch_that_changes_nothing_or_whose_test_fails_passes() {
     )));
     assert!(is_pass(json(
         r#"[JSONPatch{op: "add", path: "/metadata/labels/app", value: "a"}]"#
+    )));
+    // As at an API server, a label that is missing has no value.
+    for operations in [
+        r#"[JSONPatch{op: "test", path: "/metadata/labels/x", value: "y"}, JSONPatch{op: "remove", path: "/spec"}]"#,
+        r#"[JSONPatch{op: "test", path: "/metadata/labels/x", value: null}, JSONPatch{op: "remove", path: "/spec"}]"#,
+        r#"[JSONPatch{op: "replace", path: "/metadata/labels/x", value: "y"},
+            JSONPatch{op: "remove", path: "/metadata/labels/x"}]"#,
+        r#"[JSONPatch{op: "copy", from: "/metadata/labels/x", path: "/metadata/labels/y"},
+            JSONPatch{op: "remove", path: "/metadata/labels/y"}]"#,
+    ] {
+        assert!(is_pass(json(operations)), "{operations}");
+    }
+    assert!(is_error(json(
+        r#"[JSONPatch{op: "test", path: "/metadata/nothing/x", value: "y"}]"#
     )));
     assert!(is_error(json(
         r#"[JSONPatch{op: "remove", path: "/spec/nothing"}]"#
