@@ -1,7 +1,9 @@
 //! Tests of what manifests compile to, and of the problems found in them.
 
 mod context;
+mod kinds;
 mod known_fields;
+mod rules;
 
 use anteroom_functions::testing::any_json;
 use proptest::prelude::*;
@@ -442,6 +444,9 @@ validate:
     ));
     let both = "match: {any: [{resources: {kinds: [Pod]}}]}\nvalidate: {deny: {}, foreach: [{list: request.name, deny: {}}]}";
     assert!(rule_problems(both).contains("only one of deny and foreach"));
+    let both = "match: {any: [{resources: {kinds: [Pod]}}]}\n\
+                validate: {foreach: [{list: request.name, deny: {}, pattern: {a: b}}]}";
+    assert!(rule_problems(both).contains("foreach[0].pattern: only one of deny and pattern"));
     let none = "match: {any: [{resources: {kinds: [Pod]}}]}\nvalidate: {foreach: []}";
     assert!(rule_problems(none).contains("validate.foreach: it is empty"));
 }

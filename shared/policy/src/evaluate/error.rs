@@ -204,3 +204,35 @@ fn fact_message(read: &str, error: &FactError) -> String {
         (None, error) => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error that is withheld says of itself what it said before.
+    #[test]
+    fn what_a_request_or_others_in_its_namespace_cause_is_never_ignored() {
+        let fact = |over_part| RuleError::Fact {
+            variable: "v".to_owned(),
+            entry: "e".to_owned(),
+            source: FactError::DeadlineExceeded {
+                deadline_ms: 1,
+                over_part,
+            },
+        };
+        for (error, is_caused) in [
+            (RuleError::ReviewsOverPart, true),
+            (RuleError::ReviewTooCostly, true),
+            (RuleError::TooManyFacts, true),
+            (fact(true), true),
+            (fact(false), false),
+            (RuleError::TooMuchPatched, false),
+            (RuleError::OutOfTime, false),
+        ] {
+            assert_eq!(error.is_caused_by_request(true, false), is_caused);
+            let withheld = error.clone().withheld();
+            let is_still = withheld.is_caused_by_request(true, false);
+            assert_eq!(is_still, is_caused, "{error} {withheld}");
+        }
+    }
+}

@@ -414,6 +414,12 @@ validate:
         (metadata, "/metadata/resourceVersion", json!("2"), true),
         (metadata, "/metadata/labels/a", json!("2"), false),
         (metadata, "/spec/class", json!("d"), true),
+        (
+            "to_string(request.object.spec)",
+            "/spec/class",
+            json!("d"),
+            false,
+        ),
         ("to_string(request)", "/spec/class", json!("d"), false),
     ] {
         let mut new = old.clone();

@@ -221,3 +221,69 @@ impl Cel {
         reads
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::compile;
+
+    fn reads(manifest: &Value) -> CelReads {
+        let policy = compile(manifest).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        policy.rules()[0].cel().unwrap().reads()
+    }
+
+    const NAME: &str = "namespaceObject.metadata.name";
+
+    #[test]
+    fn a_rule_reads_what_its_evaluated_expressions_do() {
+        let variables = json!([{"name": "v", "expression": NAME}]);
+        let annotations = json!([{"key": "a", "valueExpression": NAME}]);
+        let (nothing, namespace) = ((false, false), (true, false));
+        for (cel, expected) in [
+            (
+                json!({"expressions": [{"expression": "true"}], "variables": variables}),
+                nothing,
+            ),
+            (
+                json!({"expressions": [{"expression": "variables.v == 'a'"}], "variables": variables}),
+                namespace,
+            ),
+            // Audit annotations of such a rule are not evaluated.
+            (
+                json!({"expressions": [{"expression": "true"}], "auditAnnotations": annotations}),
+                nothing,
+            ),
+            (
+                json!({
+                    "expressions": [{"expression": "params.most == 1"}], "paramRef": {"name": "limit"},
+                    "paramKind": {"apiVersion": "rules.example.com/v1", "kind": "ReplicaLimit"},
+                }),
+                (false, true),
+            ),
+        ] {
+            let found = reads(&json!({
+                "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+                "spec": {"rules": [{
+                    "name": "r", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+                    "validate": {"cel": cel},
+                }]},
+            }));
+            assert_eq!((found.namespace, found.params), expected, "{cel}");
+        }
+        let found = reads(&json!({
+            "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy", "metadata": {"name": "p"},
+            "spec": {
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
+                }]},
+                "validations": [{"expression": "true"}], "auditAnnotations": annotations,
+            },
+        }));
+        assert!(
+            found.namespace,
+            "audit annotations of a policy in CEL are evaluated"
+        );
+    }
+}

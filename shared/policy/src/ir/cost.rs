@@ -47,3 +47,31 @@ pub(crate) fn limited<T>(
         _ => compiled,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_takes_steps_for_each_of_its_bytes_and_one_of_none_too() {
+        let text = 100 * meter::BYTES_PER_STEP;
+        assert_eq!(meter::within(9, || charge_read(0)), (true, 1));
+        assert_eq!(meter::within(8, || charge_read(0)), (false, 0));
+        assert_eq!(meter::within(200, || charge_read(text)), (true, 92));
+        assert_eq!(meter::within(100, || charge_read(text)), (false, 0));
+        assert_eq!(meter::within(200, || charge_parsed(100)), (true, 99));
+        assert_eq!(meter::within(100, || charge_parsed(100)), (false, 0));
+    }
+
+    #[test]
+    fn compiling_without_steps_left_is_a_problem() {
+        let compiled = |bytes| {
+            limited(|| {
+                charge_parsed(bytes);
+                Ok(())
+            })
+        };
+        assert_eq!(compiled(1_000), Ok(()));
+        assert!(compiled(2_000_000).is_err());
+    }
+}

@@ -16,3 +16,24 @@ pub(crate) fn is_deeper_than(value: &Value, levels: usize) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_list_and_every_object_is_a_level() {
+        for (value, levels) in [
+            (json!(1), 1),
+            (json!([]), 1),
+            (json!([1]), 2),
+            (json!({"a": 1}), 2),
+            (json!([1, {"a": [], "b": [2]}]), 4),
+        ] {
+            assert!(!is_deeper_than(&value, levels), "{value}");
+            assert!(is_deeper_than(&value, levels - 1), "{value}");
+        }
+    }
+}

@@ -147,3 +147,38 @@ pub struct NotRun {
     /// The field, as in `spec.rules[1].mutate.targets`.
     pub path: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::compile;
+
+    #[test]
+    fn a_derived_rule_is_told_with_the_resources_that_it_targets() {
+        let policy = compile(&json!({
+            "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy", "metadata": {"name": "p"},
+            "spec": {
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
+                }]},
+                "validations": [{"expression": "object.metadata.name != 'a'"}],
+            },
+        }))
+        .unwrap();
+        let configs = policy.autogen_configs().unwrap();
+        for (name, config) in configs.as_object().unwrap() {
+            let targets = config["targets"].as_array().unwrap();
+            let rules = targets.iter().map(|target| {
+                json!({
+                    "apiGroups": [target["group"]], "apiVersions": [target["version"]],
+                    "resources": [target["resource"]],
+                })
+            });
+            let rules: Vec<_> = rules.collect();
+            assert!(!rules.is_empty(), "{name}");
+            let told = &config["spec"]["matchConstraints"]["resourceRules"];
+            assert_eq!(*told, json!(rules), "{name}");
+        }
+    }
+}

@@ -176,6 +176,9 @@ mod tests {
             assert_eq!(PolicyKind::of_key(&key), (kind, "web"));
             assert_eq!(&*PolicyKind::object_key(&key).name, "web");
             assert_eq!(key.namespace.is_empty(), !kind.is_namespaced(), "{kind}");
+            // As Kubernetes makes the plural of a kind.
+            let plural = kind.as_str().to_lowercase().replace("policy", "policies");
+            assert_eq!(kind.plural(), plural);
             keys.push(key);
         }
         let described: Vec<_> = keys.iter().map(PolicyKind::describe).collect();

@@ -301,3 +301,121 @@ impl ForEach {
         own.chain(inner).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{Policy, compile};
+
+    fn compiled(manifest: &Value) -> Policy {
+        compile(manifest).unwrap_or_else(|problems| panic!("{problems:#?}"))
+    }
+
+    /// A policy whose only rule is about ConfigMaps, and has these fields.
+    fn classic(resources: &Value, work: &Value) -> Policy {
+        let mut rule = work.clone();
+        rule["name"] = "r".into();
+        rule["match"] = json!({"any": [{"resources": resources}]});
+        compiled(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [rule]},
+        }))
+    }
+
+    /// Labels every Pod that is named like this.
+    fn on_pods(name: &str) -> Value {
+        json!({"mutate": {
+            "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "{{ request.namespace }}", "name": name}],
+            "patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}},
+        }})
+    }
+
+    #[test]
+    fn the_entries_of_a_rule_are_those_of_its_loops_and_targets_too() {
+        let context = json!([{"name": "inner", "variable": {"value": 1}}]);
+        let patch = json!({"metadata": {"labels": {"a": "b"}}});
+        let list = "request.object.data.list";
+        let deny = json!({"conditions": {"all": [{"key": "{{ element }}", "operator": "Equals", "value": "a"}]}});
+        for work in [
+            json!({"validate": {"foreach": [{"list": list, "context": context, "deny": deny}]}}),
+            json!({"mutate": {"foreach": [{"list": list, "context": context, "patchStrategicMerge": patch}]}}),
+            json!({"mutate": {
+                "targets": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "context": context}],
+                "patchStrategicMerge": patch,
+            }}),
+        ] {
+            let policy = classic(&json!({"kinds": ["ConfigMap"]}), &work);
+            let rule = &policy.rules()[0];
+            let names: Vec<_> = rule.entries().map(|entry| entry.name.as_str()).collect();
+            assert!(names.contains(&"inner"), "{work}: {names:?}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_triggers_only_a_rule_that_names_it() {
+        for (operations, by_deletion) in [
+            (json!(null), false),
+            (json!(["UPDATE"]), false),
+            (json!(["UPDATE", "DELETE"]), true),
+        ] {
+            let mut resources = json!({"kinds": ["ConfigMap"]});
+            if operations.is_array() {
+                resources["operations"] = operations;
+            }
+            let policy = classic(&resources, &on_pods("web"));
+            let rule = &policy.rules()[0];
+            assert!(rule.is_triggered_by(Operation::Update), "{resources}");
+            let found = rule.is_triggered_by(Operation::Delete);
+            assert_eq!(found, by_deletion, "{resources}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_known_beforehand_but_for_its_variables() {
+        let policy = classic(&json!({"kinds": ["ConfigMap"]}), &on_pods("web-*"));
+        let expected = ExistingObjects {
+            target: Some(0),
+            version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            name: "web-*".to_owned(),
+            ..ExistingObjects::default()
+        };
+        assert_eq!(policy.rules()[0].targets_of_existing(), [expected]);
+        let patch = json!({"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}});
+        let own = classic(&json!({"kinds": ["ConfigMap"]}), &json!({"mutate": patch}));
+        assert!(own.rules()[0].targets_of_existing().is_empty());
+        // A rule on existing objects comes after all that change the object of the request.
+        assert!(own.rules()[0].is_mutation() && !policy.rules()[0].is_mutation());
+    }
+
+    #[test]
+    fn conditions_and_patches_are_programs_of_a_mutating_policy() {
+        let constraints = json!({"resourceRules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["configmaps"],
+        }]});
+        let condition = "object.metadata.name == 'a'";
+        let patch = r#"[JSONPatch{op: "add", path: "/data/a", value: "b"}]"#;
+        for is_existing in [false, true] {
+            let mut spec = json!({
+                "matchConstraints": constraints, "mutations": [{"jsonPatch": {"expression": patch}}],
+                "matchConditions": [{"name": "c", "expression": condition}],
+            });
+            if is_existing {
+                spec["evaluation"] = json!({"mutateExisting": {"enabled": true}});
+                spec["targetMatchConstraints"] = constraints.clone();
+            }
+            let policy = compiled(&json!({
+                "apiVersion": "policies.kyverno.io/v1", "kind": "MutatingPolicy", "metadata": {"name": "p"},
+                "spec": spec,
+            }));
+            let rule = &policy.rules()[0];
+            assert_eq!(rule.changes_existing(), is_existing);
+            let found: Vec<_> = rule.programs().map(|one| one.source().trim()).collect();
+            for expected in [condition, patch] {
+                assert!(found.contains(&expected), "{is_existing}: {found:?}");
+            }
+        }
+    }
+}

@@ -83,3 +83,35 @@ impl Reporting {
         known.into_iter().find(|severity| *severity == text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::compile;
+
+    #[test]
+    fn each_switch_of_a_policy_is_as_its_manifest_has_it() {
+        for at in 0..3 {
+            let switches = [0, 1, 2].map(|other| at == other);
+            let [admission, warns, background] = switches;
+            let policy = compile(&json!({
+                "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+                "spec": {
+                    "admission": admission, "emitWarning": warns, "background": background,
+                    "rules": [{
+                        "name": "r", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+                        "validate": {"deny": {}},
+                    }],
+                },
+            }))
+            .unwrap();
+            let found = [
+                policy.admission(),
+                policy.emit_warning(),
+                policy.is_for_background(),
+            ];
+            assert_eq!(found, switches);
+        }
+    }
+}

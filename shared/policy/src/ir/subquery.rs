@@ -131,3 +131,19 @@ impl ConditionSide {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_found_by_its_number_whatever_the_order() {
+        let of = |id, text: &str| (ExpressionId(id), Expression::parse(text).unwrap());
+        let subqueries = vec![(ExpressionId(3), Subqueries::default())];
+        let table = Pushdown::new(subqueries, vec![of(2, "b"), of(1, "a")]);
+        let fields = |id| table.fact_fields(ExpressionId(id)).map(Expression::as_str);
+        assert_eq!([1, 2, 3].map(fields), [Some("a"), Some("b"), None]);
+        assert!(table.subqueries(ExpressionId(3)).is_some());
+        assert!(table.subqueries(ExpressionId(1)).is_none());
+    }
+}

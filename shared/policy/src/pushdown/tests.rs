@@ -1,16 +1,19 @@
 use serde_json::Value;
 
 use super::*;
-use crate::compile;
+use crate::{CollectionReference, Policy, Reference, compile};
 
-fn reads(rule: &str) -> String {
+fn policy(rule: &str) -> Policy {
     let rule = rule.trim_matches('\n').replace('\n', "\n    ");
     let manifest = format!(
         "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [Ingress]}}}}]}}\n    {rule}\n"
     );
     let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
-    let policy = compile(&manifest).unwrap_or_else(|problems| panic!("{problems:#?}"));
-    policy.rules()[0].reads().iter().map(line).collect()
+    compile(&manifest).unwrap_or_else(|problems| panic!("{problems:#?}"))
+}
+
+fn reads(rule: &str) -> String {
+    policy(rule).rules()[0].reads().iter().map(line).collect()
 }
 
 fn line(read: &ExplainedRead) -> String {
@@ -179,6 +182,135 @@ fn a_use_that_would_hide_an_error_of_the_entry_is_not_pushed_down() {
     }
 }
 
+/// Whoever keeps the fact has the fields of its objects in another order.
+#[test]
+fn a_use_that_sees_the_order_of_fields_within_a_function_is_not_asked() {
+    let source = "resourceCache: {group: '', version: v1, kind: services, jmesPath: 'items[]'}";
+    assert_is_asked(source, "map(&labels.app, v)", true);
+    assert_is_asked(source, "map(&labels.*, v)", false);
+}
+
+#[test]
+fn a_variable_beside_a_fact_is_a_parameter_of_the_query() {
+    let asked = reads(
+        r#"
+context: [{name: v, resourceCache: {group: "", version: v1, kind: services, jmesPath: "items[]"}}]
+validate: {deny: {conditions: [{key: "{{ contains(v[].host, '{{ request.name }}') }}", operator: Equals, value: true}]}}
+"#,
+    );
+    let query = "Subquery of v: `items[] | contains(@[].host, $q0)`";
+    assert!(asked.contains(query), "{asked}");
+}
+
+/// A use that nobody finds would not hinder others from having the fact cut.
+#[test]
+fn facts_are_found_in_every_place_of_a_mutation() {
+    let (used, patch) = ("{{ length(v) }}", "patchStrategicMerge: {spec: {b: x}}");
+    let condition = format!("[{{key: '{used}', operator: Equals, value: 1}}]");
+    let target = "apiVersion: v1, kind: Pod";
+    let source = "group: '', version: v1, kind: services, jmesPath: 'items[]'";
+    for (mutate, field) in [
+        (
+            format!("patchStrategicMerge: {{spec: {{a: '{used}'}}}}"),
+            "patchStrategicMerge",
+        ),
+        (
+            format!("patchesJson6902: [{{op: add, path: '/spec/{used}', value: 1}}]"),
+            "patchesJson6902[0].path",
+        ),
+        (
+            format!("patchesJson6902: [{{op: add, path: /spec/a, value: '{used}'}}]"),
+            "patchesJson6902[0].value",
+        ),
+        (
+            format!("foreach: [{{list: v, {patch}}}]"),
+            "foreach[0].list",
+        ),
+        (
+            format!(
+                "foreach: [{{list: request.object.a, preconditions: {{all: {condition}}}, {patch}}}]"
+            ),
+            "foreach[0].preconditions.all[0].key",
+        ),
+        (
+            format!(
+                "foreach: [{{list: request.object.a, patchStrategicMerge: {{spec: {{a: '{used}'}}}}}}]"
+            ),
+            "foreach[0].patchStrategicMerge",
+        ),
+        (
+            format!("targets: [{{{target}, name: '{used}'}}], {patch}"),
+            "targets[0].name",
+        ),
+        (
+            format!("targets: [{{{target}, preconditions: {{all: {condition}}}}}], {patch}"),
+            "targets[0].preconditions.all[0].key",
+        ),
+        (
+            format!("targets: [{{{target}}}], patchStrategicMerge: {{spec: {{a: '{used}'}}}}"),
+            "patchStrategicMerge",
+        ),
+    ] {
+        let asked = reads(&format!(
+            "\ncontext: [{{name: v, resourceCache: {{{source}}}}}]\nmutate: {{{mutate}}}\n"
+        ));
+        let place = format!("mutate.{field}: ");
+        let is_found = asked.lines().any(|line| line.starts_with(&place));
+        assert!(is_found, "{mutate}: {asked}");
+    }
+}
+
+#[test]
+fn an_expression_may_miss_a_key_unless_null_serves_as_well() {
+    for (expression, expected) in [
+        ("a.b", true),
+        ("a && b", true),
+        ("a || `1`", false),
+        ("a[].b", false),
+        ("length(a)", false),
+        ("a | b", false),
+        ("a[", true),
+    ] {
+        assert_eq!(may_miss_key(expression), expected, "{expression}");
+    }
+}
+
+/// The user's roles are looked up for a rule that names them. One that takes the request whole gets it as it came.
+#[test]
+fn a_rule_waits_for_facts_that_its_request_does_not_carry() {
+    let deny = |context: &str, key: &str| {
+        policy(&format!(
+            "\ncontext: [{context}]\nvalidate: {{deny: {{conditions: [\
+             {{key: \"{{{{ {key} }}}}\", operator: Equals, value: x}}]}}}}\n"
+        ))
+    };
+    let bindings: Vec<String> = [false, true]
+        .map(CollectionReference::role_bindings)
+        .map(|bindings| Reference::Collection(bindings).name())
+        .into();
+    let entry = "{name: v, globalReference: {name: e.p, jmesPath: 'items[]'}}";
+    for (context, key, mut references, may_wait) in [
+        ("", "request.name", vec![], false),
+        ("", "to_string(request)", vec![], false),
+        ("", "request.roles[0]", bindings.clone(), true),
+        ("", "request.clusterRoles[0]", bindings, true),
+        (entry, "length(v)", vec![], true),
+    ] {
+        let policy = deny(context, key);
+        let mut found: Vec<_> = policy.references().map(|one| one.name()).collect();
+        found.sort();
+        references.sort();
+        assert_eq!(found, references, "{key}");
+        assert_eq!(policy.may_wait(), may_wait, "{key}");
+    }
+    let policy = deny(entry, "length(v)");
+    let queries: Vec<_> = policy.entry_queries().collect();
+    let [(_, Some("e"), Some(query))] = queries[..] else {
+        panic!("{queries:?}");
+    };
+    assert_eq!(query.as_str(), "items[]");
+}
+
 #[test]
 fn a_rule_that_prints_its_whole_context_loads_every_entry() {
     let asks = |message: &str| {
@@ -251,6 +383,13 @@ validate:
             "element.host",
             r#"{"host":true,"kind":true}"#,
         ),
+        // It may be an object, whose fields are read.
+        (
+            "items[] || `{}`",
+            "v",
+            "element.spec && v.a",
+            r#"{"a":true,"kind":true,"spec":true}"#,
+        ),
         ("items[]", "v", "element", ""),
         ("items[]", "v", "keys(element)", ""),
         ("items[]", "v", "element.* | [0]", ""),
@@ -277,6 +416,13 @@ fn a_fact_reachable_through_the_context_itself_is_not_cut() {
         ("v", "request.name", "request.{{ request.name }}", true),
         // A name that is put together for each request may be any.
         ("v", "request.name", "@.{{ request.name }}[0].host", false),
+        // Where an operand stands, it is a value and no name.
+        (
+            "v",
+            "request.name",
+            "request.name || {{ request.name }}[0].host",
+            true,
+        ),
         ("@", "request.name", "element.v[0].host", false),
         ("v", "@", "element.v[0].host", false),
         ("x", "@", "element.v[0].host", false),

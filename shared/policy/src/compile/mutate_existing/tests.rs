@@ -101,3 +101,20 @@ fn policy_or_rule_decides_whether_existing_triggers_run() {
         assert_eq!(policy.rules()[0].runs_on_policy_update(), expected);
     }
 }
+
+/// Otherwise two rules could trigger each other for ever.
+#[test]
+fn only_a_rule_that_says_so_is_triggered_by_what_rules_change() {
+    for (skips, expected) in [(None, false), (Some(true), false), (Some(false), true)] {
+        let target = json!([{"apiVersion": "v1", "kind": "Pod"}]);
+        let mutate = json!({"targets": target, "patchStrategicMerge": {"a": "b"}});
+        let mut manifest = manifest("ClusterPolicy", &mutate);
+        manifest["spec"]["rules"][0]["skipBackgroundRequests"] = skips.into();
+        let policy = compile_for(&manifest, DRIVER).unwrap();
+        assert_eq!(
+            policy.rules()[0].is_triggered_by_own(),
+            expected,
+            "{skips:?}"
+        );
+    }
+}

@@ -111,6 +111,7 @@ fn kinds_are_found_once_in_their_preferred_version() {
             true,
         ),
         served(["batch", "v1beta1", "cronjobs"], "CronJob", true, false),
+        served(["batch", "v2alpha1", "cronjobs"], "CronJob", true, false),
         served(["batch", "v1", "cronjobs"], "CronJob", true, true),
     ];
     let found = |patterns: &[&str], namespace: &str| -> Vec<String> {
@@ -127,10 +128,17 @@ fn kinds_are_found_once_in_their_preferred_version() {
     for (patterns, namespace, expected) in [
         (&["Pod"][..], "", &["/v1/pods/?&"][..]),
         (&["Pod", "v1/Pod", "P*"], "", &["/v1/pods/?&"]),
+        (&["Pod/*"], "", &["/v1/pods/?&"]),
         (&["Pod/exec", "Secret", "Event"], "", &[]),
         (&["CronJob"], "", &["batch/v1/cronjobs/?&"]),
         (
             &["batch/v1beta1/CronJob"],
+            "",
+            &["batch/v1beta1/cronjobs/?&"],
+        ),
+        // Of other versions, the first that the API server names.
+        (
+            &["batch/v2alpha1/CronJob", "batch/v1beta1/CronJob"],
             "",
             &["batch/v1beta1/cronjobs/?&"],
         ),
@@ -162,19 +170,20 @@ fn no_more_kinds_are_scanned_than_the_limit() {
 
 #[test]
 fn kinds_that_cannot_be_watched_do_not_count_towards_the_limit() {
-    let mut many: Vec<_> = (0..=SCANNED_MAX)
+    let mut many: Vec<_> = (0..=SCANNED_MAX + 1)
         .map(|n| served(["", "v1", &format!("kind{n:04}")], "Kind", true, true))
         .collect();
     many[0].watchable = false;
+    many[2].watchable = false;
     let mut older = many[1].clone();
     older.gvr.version = "v0".to_owned();
     older.watchable = false;
     many.push(older);
     let all = [KindPattern::any()];
     let scanned = scanned(&all, "", &many);
-    assert_eq!((scanned.found.len(), scanned.left_out), (SCANNED_MAX, 1));
+    assert_eq!((scanned.found.len(), scanned.left_out), (SCANNED_MAX, 2));
     let last = scanned.found.last().map(|(_, kind)| &*kind.gvr.resource);
-    assert_eq!(last, Some("kind0128"));
+    assert_eq!(last, Some("kind0129"));
 }
 
 #[test]
@@ -200,4 +209,26 @@ fn a_policy_off_at_admission_still_judges_existing_objects() {
         RuleOutcome::NotMatched
     );
     assert_eq!(rule.pass_message(), "validation rule 'r' passed.");
+}
+
+#[test]
+fn a_namespaced_policy_judges_existing_objects_of_its_own_namespace_alone() {
+    let manifest = json!({"apiVersion": "kyverno.io/v1", "kind": "Policy",
+        "metadata": {"name": "p", "namespace": "ns"},
+        "spec": {"rules": [rule(&on(&json!(["Pod"])), "m")]}});
+    let policy = compile_for(&manifest, Driver::IN_CLUSTER).unwrap();
+    let fails = RuleOutcome::Fail {
+        message: "m".to_owned(),
+    };
+    for (namespace, expected) in [("ns", fails), ("other", RuleOutcome::NotMatched)] {
+        let request = AdmissionRequest::new(json!({"operation": "CREATE", "namespace": namespace,
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"metadata": {"name": "a", "namespace": namespace}, "x": 1}}))
+        .unwrap();
+        let step = Evaluation::of_existing(&policy, &policy.rules()[0], &request).step();
+        let RuleStep::Done(report) = step else {
+            panic!("{namespace}: {step:?}");
+        };
+        assert_eq!(report.outcome, expected, "{namespace}");
+    }
 }

@@ -80,6 +80,10 @@ mod tests {
                 Some("a in (b,c)"),
             ),
             (
+                json!({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b", "c"]}]}),
+                Some("a notin (b,c)"),
+            ),
+            (
                 json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}),
                 Some("a"),
             ),

@@ -232,6 +232,17 @@ fn labels_that_are_not_known_leave_it_to_the_failure_policy() {
     let request = create(&ingress("a", &["y"]));
     let (report, _) = drive_over(&policy, &request, nothing);
     assert_eq!(report.outcome, RuleOutcome::Pass);
+    // An error of the rule itself is told.
+    let request = create(&json!({"kind": "Ingress", "metadata": {"name": "a", "namespace": "ns"}}));
+    let (report, asked) = drive_over(&policy, &request, |_| Err(unsynced()));
+    assert!(
+        matches!(
+            report.outcome,
+            RuleOutcome::Error(RuleError::Variable { .. })
+        ),
+        "{report:?}"
+    );
+    assert_eq!((report.action, asked.len()), (Enforce, 1));
 }
 
 #[test]
@@ -440,6 +451,7 @@ fn a_failed_condition_is_an_error_only_of_rules_that_may_match() {
 fn conditions_known_to_be_met_are_not_evaluated_again() {
     let spec = "{webhookConfiguration: {matchConditions: [{name: a, expression: 'false'}]}}";
     let policy = of(spec, "{}");
+    assert!(policy.has_conditions() && !of("{}", "{}").has_conditions());
     let request = create(&ingress("a", &["x"]));
     let evaluation = || Evaluation::start(&policy, &policy.rules()[0], &request);
     let outcome = |mut evaluation: Evaluation<'_>| match evaluation.step() {

@@ -119,3 +119,22 @@ fn images_that_cannot_be_parsed_are_an_error_wherever_a_rule_reads_them() {
         validate: {message: m, deny: {conditions: {any: [{key: '{{ found }}', operator: AnyNotIn, value: [ghcr.io]}]}}}}";
     assert!(judge(default, "docker.io/B").starts_with("Pass"));
 }
+
+#[test]
+fn a_rule_that_comes_to_no_verdict_is_not_applied() {
+    for (outcome, is_applied) in [
+        (RuleOutcome::NotMatched, false),
+        (
+            RuleOutcome::Skipped {
+                reason: String::new(),
+            },
+            false,
+        ),
+        (RuleOutcome::Error(RuleError::TooManyFacts), false),
+        (RuleOutcome::Pass, true),
+        (fail("no"), true),
+        (RuleOutcome::Mutated { object: json!({}) }, true),
+    ] {
+        assert_eq!(outcome.is_applied(), is_applied, "{outcome:?}");
+    }
+}

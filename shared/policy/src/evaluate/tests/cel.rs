@@ -89,6 +89,28 @@ validate:
         outcome(bare, &plain()),
         fails("failed expression: object.spec == 1")
     );
+    // Which validation decided is told of policies in CEL alone.
+    let (report, _) = drive(&policy(bare), &plain(), nothing);
+    assert!(report.properties.is_empty(), "{report:?}");
+}
+
+#[test]
+fn a_rule_in_cel_ends_with_the_steps_of_its_review() {
+    let rule = "validate: {cel: {expressions: [{expression: \
+        'object.spec.list.all(a, object.spec.list.all(b, a == b))'}]}}";
+    let policy = policy(rule);
+    let request = pod(&json!({"list": vec![1; 100]}));
+    for (steps, is_over) in [(1_000, true), (1_000_000, false)] {
+        let (outcome, _) = anteroom_functions::meter::within(steps, || {
+            drive_over(&policy, &request, nothing).0.outcome
+        });
+        match outcome {
+            RuleOutcome::Error(error) => {
+                assert!(is_over && error.code() == ErrorCode::BUDGET_EXCEEDED);
+            }
+            outcome => assert_eq!((outcome, is_over), (RuleOutcome::Pass, false)),
+        }
+    }
 }
 
 #[test]
@@ -346,6 +368,14 @@ fn cel_parameters_are_read_as_facts() {
         panic!("{unread:?}");
     };
     assert_eq!(error.code(), ErrorCode::VIEW_NOT_SYNCED);
+    // A query over what has no items comes to null.
+    let none = drive(&policy(&with_params("name: limit", SIZE)), &plain(), |_| {
+        Ok(Value::Null)
+    });
+    let RuleOutcome::Error(error) = none.0.outcome else {
+        panic!("{none:?}");
+    };
+    assert_eq!(error.code(), ErrorCode::OBJECT_NOT_FOUND);
 }
 
 #[test]

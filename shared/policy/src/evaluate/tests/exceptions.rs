@@ -112,6 +112,15 @@ fn an_exception_holds_by_its_match_and_its_conditions() {
             }
         }
     }
+    // With the fact it may hold.
+    let unread = exception(&condition("{{ config.data.excepted }}", "a"));
+    let (report, _) = judged(&rule, &[unread], &create(&ingress("a", &[])), |_| {
+        Err(unsynced())
+    });
+    assert!(
+        matches!(report.outcome, RuleOutcome::Error(RuleError::Fact { .. })),
+        "{report:?}"
+    );
 }
 
 #[test]
@@ -183,6 +192,26 @@ fn an_exceptions_conditions_read_facts_whole() {
         config,
     );
     assert_eq!(report.excepted_by, ["ns/e"], "{report:?}");
+    // The rule by itself would ask whether the name is in the list.
+    let rule = r#"
+context: [{name: hosts, cachedContextEntry: {name: ingresses, jmesPath: "items[].host"}}]
+validate:
+  deny: {conditions: {all: [{key: "{{ request.name }}", operator: AnyIn, value: "{{ hosts }}"}]}}
+"#;
+    let spec = format!(
+        "{ANY}, conditions: {{all: [{{key: \"{{{{ request.name }}}}\", operator: Equals, value: other}}]}}"
+    );
+    let (report, asked) = judged(
+        &policy(rule),
+        &[exception(&spec)],
+        &create(&ingress("a", &[])),
+        |_| Ok(json!(["n"])),
+    );
+    assert_eq!(asked, ["ingresses"]);
+    assert!(
+        matches!(report.outcome, RuleOutcome::Fail { .. }),
+        "{report:?}"
+    );
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Facts from every source: what is asked for, and what becomes of the answer.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use anteroom_model::{EntryKind, ObjectKey};
 
 use super::*;
+use crate::evaluate::facts::{FactState, Facts, Question};
 
 /// A rule that shows entry `x` in its message.
 fn shows(entry: &str) -> String {
@@ -372,5 +375,188 @@ fn a_query_that_is_wholly_a_variable_must_be_a_string() {
             panic!("{value}")
         };
         assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+/// A question about an entry of this name.
+fn question(name: &str, is_pushed_down: bool) -> Question {
+    let subject = FactSubject::Entry {
+        kind: EntryKind::Global,
+        name: name.to_owned(),
+        projection: String::new(),
+    };
+    Question {
+        is_pushed_down,
+        ..Question::new(subject, "", BTreeMap::new())
+    }
+}
+
+/// A part with a text of so many bytes as its parameter.
+fn part(name: &str, bytes: usize) -> Question {
+    let parameters = BTreeMap::from([("p".to_owned(), json!("x".repeat(bytes)))]);
+    Question {
+        parameters: Arc::new(parameters),
+        ..question(name, true)
+    }
+}
+
+fn state(facts: &Facts, question: &Question) -> &'static str {
+    match facts.answer_to(question) {
+        None => "new",
+        Some(FactState::Value(_)) => "value",
+        Some(FactState::Failed(_)) => "failed",
+        Some(FactState::Pending) => "pending",
+        Some(FactState::LeftOut) => "left out",
+        Some(FactState::Declined) => "declined",
+    }
+}
+
+/// Only a part that has no answer can be declined: what is declined is never asked for again.
+#[test]
+fn a_question_has_the_state_that_the_driver_gave_it() {
+    type Told = fn(&mut Facts);
+    let table: [(bool, Told, &str); 8] = [
+        (false, |_| {}, "pending"),
+        (false, |facts| facts.supply(0, Ok(json!(1))), "value"),
+        (false, |facts| facts.supply(0, Err(unsynced())), "failed"),
+        (false, |facts| facts.leave_out(0), "left out"),
+        (false, |facts| facts.decline(0), "pending"),
+        (true, |facts| facts.decline(0), "declined"),
+        (
+            true,
+            |facts| {
+                facts.supply(0, Ok(json!(1)));
+                facts.decline(0);
+            },
+            "value",
+        ),
+        (false, |facts| facts.supply(1, Ok(json!(1))), "pending"),
+    ];
+    for (at, (is_pushed_down, tell, expected)) in table.into_iter().enumerate() {
+        let (mut facts, asked) = (Facts::default(), question("a", is_pushed_down));
+        assert_eq!(state(&facts, &asked), "new");
+        facts.look_up("x", asked.clone());
+        tell(&mut facts);
+        assert_eq!(state(&facts, &asked), expected, "row {at}");
+    }
+}
+
+#[test]
+fn new_questions_come_first_and_then_all_that_have_no_answer() {
+    let mut facts = Facts::default();
+    let names = |facts: &mut Facts| -> Vec<String> {
+        let questions = facts.questions();
+        questions.into_iter().map(|asked| asked.variable).collect()
+    };
+    facts.look_up("a", question("a", false));
+    facts.look_up("part", question("part", true));
+    assert_eq!(names(&mut facts), ["a", "part"]);
+    facts.look_up("b", question("b", false));
+    assert_eq!(names(&mut facts), ["b"]);
+    assert_eq!(names(&mut facts), ["a", "part", "b"]);
+    facts.supply(0, Ok(json!(1)));
+    facts.decline(1);
+    assert_eq!(names(&mut facts), ["b"]);
+}
+
+#[test]
+fn questions_that_are_not_kept_are_forgotten_with_their_memory() {
+    let large = part("b", 1_000);
+    let mut facts = Facts::default();
+    facts.look_up("a", question("a", false));
+    let before = (facts.count(), facts.question_bytes());
+    facts.look_up("b", large.clone());
+    facts.look_up("c", question("c", false));
+    assert_eq!(facts.count(), 3);
+    facts.keep(before.0);
+    assert_eq!((facts.count(), facts.question_bytes()), before);
+    assert_eq!((state(&facts, &large), before), ("new", (1, 0)));
+}
+
+#[test]
+fn a_question_with_too_large_values_is_not_taken() {
+    for (bytes, is_taken) in [(1_000, true), (PARAMETERS_BYTES_MAX as usize, false)] {
+        assert_eq!(
+            Facts::default().takes(&part("a", bytes)),
+            is_taken,
+            "{bytes}"
+        );
+    }
+}
+
+/// In a cluster, what is missing in a name never makes the entry missing: a sender may have left it out.
+#[test]
+fn an_entry_without_a_name_is_missing_only_for_drivers_without_a_cluster() {
+    let (missing, failed) = ("request.object.none", "length(request.object.none || `5`)");
+    let given = || [("x".to_owned(), json!("given"))];
+    for (name, goes_without, is_given, expected) in [
+        (missing, false, false, None),
+        (missing, true, false, Some("none")),
+        (missing, false, true, Some("given")),
+        (failed, true, false, None),
+        (failed, true, true, Some("given")),
+    ] {
+        let rule = shows(&format!("configMap: {{name: \"{{{{ {name} }}}}\"}}"));
+        let policy = policy(&rule.replace("{{ x }}", "{{ x || 'none' }}"));
+        let request = create(&ingress("it", &["h"]));
+        let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
+        if goes_without {
+            evaluation = evaluation.goes_without();
+        }
+        if is_given {
+            evaluation = evaluation.with_given(given());
+        }
+        let RuleStep::Done(report) = evaluation.step() else {
+            panic!("{name}: it asks for a fact");
+        };
+        match expected {
+            Some(shown) => assert_eq!(report.outcome, fail(shown), "{name}"),
+            None => assert!(
+                matches!(report.outcome, RuleOutcome::Error(_)),
+                "{name}: {report:?}"
+            ),
+        }
+    }
+}
+
+/// Neither parts nor answers that were released count.
+#[test]
+fn a_rule_has_room_for_so_many_whole_facts() {
+    use crate::evaluate::facts::Lookup;
+    let mut facts = Facts::default();
+    let ask = |facts: &mut Facts, name: String, is_pushed_down| {
+        matches!(
+            facts.look_up("x", question(&name, is_pushed_down)),
+            Lookup::Pending
+        )
+    };
+    for at in 0..FACTS_PER_RULE_MAX / 2 {
+        assert!(ask(&mut facts, format!("part-{at}"), true));
+    }
+    for at in 0..10 {
+        let name = format!("released-{at}");
+        let id = facts.count() as u32;
+        assert!(ask(&mut facts, name.clone(), false));
+        facts.supply(id, Ok(json!(1)));
+        facts.release(&question(&name, false).subject);
+    }
+    for at in 0..FACTS_PER_RULE_MAX {
+        assert!(ask(&mut facts, format!("whole-{at}"), false), "{at}");
+    }
+    assert!(!ask(&mut facts, "more".to_owned(), false));
+}
+
+#[test]
+fn only_the_fact_that_cannot_be_read_is_refused() {
+    let mut facts = Facts::default();
+    let refused = question("a", false);
+    facts.refuse(refused.clone(), unsynced());
+    assert_eq!(facts.refusal(&refused), Some(&unsynced()));
+    let of_age = Question {
+        age_max_ms: Some(1),
+        ..refused
+    };
+    for other in [question("b", false), part("a", 1), of_age] {
+        assert_eq!(facts.refusal(&other), None);
     }
 }

@@ -239,6 +239,34 @@ fn the_elements_of_one_foreach_are_limited() {
         }
     );
     assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED);
+    // Unlike a list that cannot be computed, it ends the rule.
+    let object =
+        json!({"list": vec![1; FOREACH_ELEMENTS_MAX + 1], "a": [{"name": "bad", "judge": true}]});
+    let rule = two_lists("request.object.list", "request.object.a", "element.judge");
+    let found = outcome(&rule, &create(&object));
+    assert_eq!(found, RuleOutcome::Error(error));
+}
+
+/// Elements wait for facts together: their list is held, and counts as memory.
+#[test]
+fn the_list_of_a_rule_that_waits_counts_as_memory_that_it_holds() {
+    let (rule, request) = (policy(LOOKED_UP), create(&pod(&["good", "good"])));
+    let mut evaluation = Evaluation::start(&rule, &rule.rules()[0], &request);
+    assert!(matches!(evaluation.step(), RuleStep::Need(_)));
+    let held = evaluation.waiting_bytes().values;
+    // Two objects of two fields each.
+    assert!(held > 1_000, "{held}");
+}
+
+/// Together, the inner lists take some 100 MiB.
+#[test]
+fn the_memory_of_an_inner_list_is_free_again_after_it() {
+    let object = json!({
+        "metadata": {"name": "it"}, "outer": vec![1; 60], "texts": vec!["x".repeat(700_000); 2],
+    });
+    let rule = "validate: {foreach: [{list: request.object.outer, foreach: [{list: request.object.texts, \
+                deny: {conditions: {any: [{key: a, operator: Equals, value: b}]}}}]}]}";
+    assert_eq!(outcome(rule, &create(&object)), RuleOutcome::Pass);
 }
 
 fn ports(ports: &[&[u16]]) -> Value {

@@ -2,6 +2,7 @@
 
 mod exceptions;
 mod existing;
+mod facts;
 mod mutating;
 mod subqueries;
 

@@ -288,6 +288,10 @@ fn a_value_is_never_more_than_a_value() {
             "mutate: {patchStrategicMerge: {spec: '{{ request.object.spec.deep }}'}}",
             Err("makes the key `$patch`"),
         ),
+        (
+            "mutate: {patchStrategicMerge: {spec: {many: '{{ [request.object.spec.deep] }}'}}}",
+            Err("makes the key `$patch`"),
+        ),
     ];
     for (rule, expected) in table {
         match (patched(rule), expected) {
@@ -330,6 +334,61 @@ fn a_large_object_is_not_patched_without_end() {
     );
 }
 
+/// Small objects take a hundred times their bytes of text: each patch adds some 8 MB, and all together some 100 MB.
+#[test]
+fn patches_together_add_a_limited_memory() {
+    let mut object = pod();
+    object["spec"]["list"] = vec![json!({"a": 1}); 1_000].into();
+    let copy = |at: usize| {
+        let path = format!("/spec/x{{{{ elementIndex }}}}-{at}");
+        json!({"op": "copy", "from": "/spec/list", "path": path})
+    };
+    let operations: Vec<_> = (0..10).map(copy).collect();
+    let patched = |elements: usize| {
+        let list = format!("`{:?}`", vec![1; elements]);
+        let rule = json!({"mutate": {"foreach": [{"list": list, "patchesJson6902": operations}]}});
+        let facts = |_: &FactRequest| panic!("no fact is asked for");
+        let policy = policy_of(&rule.to_string());
+        drive(&policy, &create(&object), facts).0.outcome
+    };
+    let found = patched(1);
+    assert!(matches!(found, RuleOutcome::Mutated { .. }), "{found:?}");
+    match patched(12) {
+        RuleOutcome::Error(error) => assert_eq!(
+            error,
+            RuleError::Patch {
+                place: "mutate".to_owned(),
+                source: anteroom_patch::PatchError::TooLarge,
+            }
+        ),
+        RuleOutcome::Mutated { .. } => panic!("it grows without a limit"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The second element fails only as long as the first waits for its fact.
+#[test]
+fn an_element_after_one_that_waits_fails_only_if_it_fails_in_the_end() {
+    let policy = policy_of(
+        "mutate: {foreach: [{list: request.object.spec.elements, order: Ascending, context: [{name: fact, apiCall: \
+         {urlPath: /api/v1/namespaces/x, jmesPath: metadata.name}}], patchesJson6902: [\
+         {op: add, path: '/spec/{{ element.to }}', value: \"{{ element.value || fact }}\"}, \
+         {op: test, path: /spec/a, value: found}]}]}",
+    );
+    let mut object = pod();
+    object["spec"]["a"] = "before".into();
+    object["spec"]["elements"] = json!([{"to": "a"}, {"to": "b", "value": "own"}]);
+    for (answer, expected) in [("found", Some("own")), ("other", None)] {
+        let (report, asked) = drive(&policy, &create(&object), |_| Ok(json!(answer)));
+        assert_eq!(asked.len(), 1, "{answer}: {report:?}");
+        match (report.outcome, expected) {
+            (RuleOutcome::Mutated { object }, Some(own)) => assert_eq!(object["spec"]["b"], own),
+            (RuleOutcome::Error(error), None) => assert_eq!(error.code(), ErrorCode::PATCH_FAILED),
+            (other, _) => panic!("{answer}: {other:?}"),
+        }
+    }
+}
+
 /// Returns the outcome of a rule that may take so many steps for a new object, and the steps that it took.
 fn metered(steps: u64, mutate: &Value, object: &Value) -> (RuleOutcome, u64) {
     metered_for(steps, mutate, &create(object))
@@ -353,20 +412,26 @@ fn metered_for(steps: u64, mutate: &Value, request: &AdmissionRequest) -> (RuleO
     }
 }
 
-/// Each of 1,000 elements would apply 10,000 operations, which takes minutes.
+/// Each of 1,000 elements would apply 10,000 operations, which takes minutes. That the first one waits for a fact lets no
+/// other begin after that.
 #[test]
 fn operations_of_each_element_end_with_the_steps_of_the_review() {
     let data: Map<_, _> = (0..2_000)
         .map(|at| (format!("k{at}"), json!("v")))
         .collect();
-    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
-        "data": data, "list": vec![1; 1_000]});
+    let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
+        "data": data, "list": vec!["v"; 1_000]});
+    object["list"][0] = "".into();
+    let call = json!({"urlPath": "/api/v1/namespaces/x", "jmesPath": "metadata.name"});
+    let context = json!([{"name": "fact", "apiCall": call}]);
     let moved = json!({"op": "move", "from": "/data/k0", "path": "/data/k0"});
     let tested = json!({"op": "test", "path": "/data/k0", "value": "v"});
-    for operation in [moved, tested] {
-        let operations = vec![operation; 10_000];
-        let mutate =
-            json!({"foreach": [{"list": "request.object.list", "patchesJson6902": operations}]});
+    let waits = json!({"op": "test", "path": "/data/k0", "value": "{{ element || fact }}"});
+    for (first, operation) in [(&moved, &moved), (&tested, &tested), (&waits, &tested)] {
+        let mut operations = vec![operation; 10_000];
+        operations[0] = first;
+        let mutate = json!({"foreach": [{"list": "request.object.list", "context": context,
+            "patchesJson6902": operations}]});
         let (outcome, taken) = metered(500_000, &mutate, &object);
         let RuleOutcome::Error(error) = outcome else {
             panic!("{outcome:?}");

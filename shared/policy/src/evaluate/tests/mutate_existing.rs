@@ -136,6 +136,44 @@ fn a_target_has_its_own_context_and_preconditions() {
 }
 
 #[test]
+fn a_target_with_a_uid_is_the_object_with_this_uid_alone() {
+    let rule = json!({"mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "Pod", "uid": "b"}],
+        "patchStrategicMerge": {"spec": {"x": "y"}},
+    }});
+    let items = json!({"items": [pod("a", "x"), pod("b", "x"), pod("c", "x")]});
+    let (report, _) = run(&policy("ClusterPolicy", &rule), &request("CREATE"), |_| {
+        items.clone()
+    });
+    assert_eq!(report.changed.len(), 1, "{report:?}");
+    assert_eq!(report.changed[0].object["metadata"]["uid"], "b");
+}
+
+/// The lists of a rule that changes the request's own object see what the lists before made.
+#[test]
+fn the_request_stays_the_triggers_in_every_list_of_patches() {
+    let each =
+        |operation: &str| json!({"list": "target.spec.containers", "patchesJson6902": operation});
+    let rule = json!({"mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "Pod"}],
+        "foreach": [
+            each("[{op: add, path: /spec/first, value: '{{ request.object.data.image }}'}]"),
+            each("[{op: add, path: /spec/second, value: '{{ request.object.data.image }}'}]"),
+        ],
+    }});
+    let items = json!({"items": [pod("a", "x")]});
+    let (report, _) = run(&policy("ClusterPolicy", &rule), &request("CREATE"), |_| {
+        items.clone()
+    });
+    assert_eq!(report.outcome, RuleOutcome::Pass);
+    let spec = &report.changed[0].object["spec"];
+    assert_eq!(
+        (&spec["first"], &spec["second"]),
+        (&json!("b"), &json!("b"))
+    );
+}
+
+#[test]
 fn a_deletion_triggers_a_mutation_of_existing_objects() {
     let rule = json!({"mutate": {
         "targets": [{"apiVersion": "v1", "kind": "Pod", "name": "{{ request.object.metadata.name }}"}],
@@ -282,7 +320,9 @@ fn an_unreadable_target_is_an_error_and_the_others_are_changed() {
     };
     let error = error.to_string();
     assert!(
-        error.contains("own/web-2") && error.contains("too large"),
+        ["own/web-2", "too large", "`mutate.targets[0]`"]
+            .iter()
+            .all(|part| error.contains(part)),
         "{error}"
     );
 }

@@ -176,14 +176,62 @@ validate: {message: \"{{ first }} {{ second }} {{ one }} {{ two }} {{ random('[a
     assert_ne!(self::asked(rule, &at(2), &json!("x")).0, outcome);
 }
 
+/// As of any other expression of the rule: what the view keeps is not at fault.
+#[test]
+fn an_entry_whose_query_is_evaluated_in_the_rule_may_be_over_the_budget() {
+    let times = |count: usize| format!("[{}]", vec!["@"; count].join(","));
+    let query = format!("@ | {} | {} | [time_now(), @]", times(1_000), times(900));
+    let rule = json!({
+        "context": [{"name": "jobs", "cachedContextEntry": {"name": "jobs", "jmesPath": query}}],
+        "validate": {"deny": {"conditions": {"all": [
+            {"key": "{{ jobs }}", "operator": "Equals", "value": 1},
+        ]}}},
+    });
+    let (outcome, asked) = asked(&rule.to_string(), &at(0), &json!({"a": 1}));
+    assert_eq!(asked.len(), 1);
+    let RuleOutcome::Error(error) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED, "{error}");
+    assert!(matches!(error, RuleError::Variable { .. }), "{error}");
+}
+
+/// A rule that waits may drop its values, which are made again.
+#[test]
+fn dropped_values_are_drawn_again_as_they_were() {
+    let rule = "
+context:
+- {name: one, variable: {jmesPath: \"random('[a-z]{12}')\"}}
+- {name: first, apiCall: {urlPath: \"/api/v1/namespaces/{{ one }}\"}}
+validate: {message: \"{{ first }} {{ one }}\", deny: {}}";
+    let (policy, request) = (policy(rule), at(1));
+    let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
+    let RuleStep::Need(facts) = evaluation.step() else {
+        panic!("it asks for a fact");
+    };
+    evaluation.drop_values();
+    for fact in &facts {
+        evaluation.supply(fact.id, answer(fact, &json!("x")));
+    }
+    let RuleStep::Done(report) = evaluation.step() else {
+        panic!("it asks for another fact");
+    };
+    let path = facts[0].subject.to_string();
+    let one = path.rsplit('/').next().unwrap();
+    assert_eq!(report.outcome, fail(&format!("x {one}")));
+}
+
+/// A variable of the rule has one value for all elements.
 #[test]
 fn each_foreach_element_draws_its_own_random_value() {
     let rule = "
+context: [{name: one, variable: {jmesPath: \"random('[0-9a-f]{16}')\"}}]
 mutate:
   foreach:
   - list: request.object.spec.rules
     patchesJson6902: |-
-      - {op: add, path: \"/spec/rules/{{ elementIndex }}/id\", value: \"{{ random('[0-9a-f]{16}') }}\"}";
+      - {op: add, path: \"/spec/rules/{{ elementIndex }}/id\", value: \"{{ random('[0-9a-f]{16}') }}\"}
+      - {op: add, path: \"/spec/rules/{{ elementIndex }}/one\", value: \"{{ one }}\"}";
     let manifest: Value = serde_saphyr::from_str(&format!(
         "{{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {{name: p}}, spec: {{rules: [{{name: r, match: {{any: [{{resources: {{kinds: ['*']}}}}]}}{}}}]}}}}",
         ""
@@ -191,7 +239,9 @@ mutate:
     .unwrap();
     let mut manifest = manifest;
     let rule: Value = serde_saphyr::from_str(rule).unwrap();
-    manifest["spec"]["rules"][0]["mutate"] = rule["mutate"].clone();
+    for field in ["context", "mutate"] {
+        manifest["spec"]["rules"][0][field] = rule[field].clone();
+    }
     let policy = crate::compile_for(&manifest, crate::Driver::ALL).unwrap();
     let request = create(&ingress("a", &["x", "y"])).arrived(Arrival {
         now_ns: NOW_NS,
@@ -205,4 +255,7 @@ mutate:
         .map(|at| object["spec"]["rules"][at]["id"].clone())
         .collect();
     assert!(ids[0] != ids[1] && ids[0].as_str().is_some_and(|id| id.len() == 16));
+    let of_rule = |at: usize| object["spec"]["rules"][at]["one"].as_str();
+    assert_eq!(of_rule(0), of_rule(1));
+    assert!(of_rule(0).is_some_and(|one| one.len() == 16));
 }

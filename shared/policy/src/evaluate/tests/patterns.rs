@@ -49,6 +49,10 @@ validate:
             "validation error: rule rule[0] failed at path /metadata/name/ rule rule[1] failed at path /spec/containers/0/image/"
         )
     );
+    // One that none of them is about violates none.
+    let of_others = rule.replace("{name: \"a*\"}", "{\"(name)\": \"a*\"}");
+    let found = outcome(&of_others, &create(&pod("c", "x:1")));
+    assert!(matches!(found, RuleOutcome::Skipped { .. }), "{found:?}");
 }
 
 #[test]

@@ -170,6 +170,83 @@ fn a_part_without_an_answer_falls_back_to_the_whole_fact() {
     assert_eq!(report.facts[0].error, Some(unsynced()));
 }
 
+/// A list that is needed is asked for with the fields that the rule reads. What is said of the query is not said of the
+/// list.
+#[test]
+fn a_list_that_cannot_be_cut_is_asked_for_whole() {
+    let rule = json!({
+        "context": [{"name": "all", "cachedContextEntry": {"name": "ingresses", "jmesPath": "items[]"}}],
+        "validate": {"message": "no", "deny": {"conditions": {"all": [
+            {"key": "{{ [all[0].a, all[1].a] }}", "operator": "Equals", "value": ["x", "y"]},
+        ]}}},
+    })
+    .to_string();
+    let request = create(&json!({"kind": "Ingress"}));
+    let query = FactError::ExpressionInvalid {
+        message: "no".to_owned(),
+    };
+    for (error, steps_expected, is_denied) in [(query, 2, true), (unsynced(), 1, false)] {
+        let (report, asked) = steps(&rule, &request, |need| match need.is_pushed_down {
+            true => Err(error.clone()),
+            false => Ok(json!([{"a": "x"}, {"a": "y"}])),
+        });
+        assert!(asked[0][0].contains("keep_only"), "{asked:?}");
+        assert_eq!(asked.len(), steps_expected, "{asked:?}");
+        match is_denied {
+            true => assert_eq!(report.outcome, fail("no")),
+            false => assert!(
+                matches!(&report.outcome, RuleOutcome::Error(RuleError::Fact { source, .. }) if *source == error),
+                "{report:?}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_value_that_a_use_needs_travels_as_its_parameter() {
+    for (argument, value) in [
+        ("request.name", json!("n")),
+        // Within an argument, a key that is missing is null.
+        ("request.object.none", Value::Null),
+    ] {
+        let key = format!("{{{{ contains(hosts, {argument}) }}}}");
+        let condition = json!({"key": key, "operator": "Equals", "value": true});
+        let request = create(&json!({"kind": "Ingress"}));
+        let (report, asked) = steps(&deny(&hosts(), &[condition]), &request, |need| {
+            assert!(need.is_pushed_down, "{argument}: {}", need.expression);
+            let values: Vec<_> = need.parameters.values().collect();
+            assert_eq!(values, [&value], "{argument}: {}", need.expression);
+            Ok(json!(false))
+        });
+        assert_eq!(report.outcome, RuleOutcome::Pass, "{argument}");
+        assert_eq!(asked.len(), 1, "{argument}");
+    }
+}
+
+#[test]
+fn a_key_that_a_part_lacks_is_null_as_the_parameter_of_another_part() {
+    let entry = |name: &str| json!({"name": name, "cachedContextEntry": {"name": name, "jmesPath": "items[]"}});
+    let condition = json!({
+        "key": "{{ contains(v[].host, w[0].name) }}", "operator": "Equals", "value": true,
+    });
+    let rule = json!({
+        "context": [entry("v"), entry("w")],
+        "validate": {"deny": {"conditions": {"all": [condition]}}},
+    });
+    let request = create(&json!({"kind": "Ingress"}));
+    let (report, asked) = steps(&rule.to_string(), &request, |need| {
+        if need.variable == "w" {
+            let message = "Unknown key \"name\" in path".to_owned();
+            return Err(FactError::EvaluationFailed { message });
+        }
+        assert!(need.is_pushed_down, "{}", need.expression);
+        let values: Vec<_> = need.parameters.values().collect();
+        assert_eq!(values, [&Value::Null], "{}", need.expression);
+        Ok(json!(false))
+    });
+    assert_eq!((report.outcome, asked.len()), (RuleOutcome::Pass, 2));
+}
+
 /// The default of a source that has nothing is looked into here.
 #[test]
 fn a_default_replaces_a_fact_that_is_asked_for_in_part() {

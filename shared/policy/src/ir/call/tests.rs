@@ -4,9 +4,10 @@ use anteroom_model::ObjectKey;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::{Concrete, PathTemplate, ViewBackedPlan, service_answer};
 use crate::{
     AdmissionRequest, CollectionReference, Evaluation, FactSubject, NamedObject, Policy, Reference,
-    Rule, RuleOutcome, RuleStep, ViewBackedRead, compile,
+    Rule, RuleOutcome, RuleStep, ViewBackedRead, compile, ir::template::Template,
 };
 
 /// A policy whose only entry is `x`, and is referred to; of namespace `own`, if there is one.
@@ -205,6 +206,15 @@ fn a_path_of_a_collection_or_an_object_is_kept() {
             named(kept(object("", "namespaces", "", "a")), "", "a"),
         ),
         ("/api/v1/namespaces/AAA/pods", in_ns(pods(), "va")),
+        // A subresource of Namespaces, and of nothing else.
+        (
+            "/apis/g.io/v1/namespaces/a/status",
+            in_ns(kept(collection("g.io", "status", "a")), "a"),
+        ),
+        (
+            "/apis/g.io/v1/e2e-tests",
+            kept(collection("g.io", "e2e-tests", "")),
+        ),
         (
             "/api/v1/pods?labelSelector=app%3Dweb",
             narrowed("app=web", ""),
@@ -273,6 +283,8 @@ fn a_path_that_no_view_answers_like_the_api_server_is_read_live() {
         "/apis/AAA/v1/x",
         "/apis/apps/AAA/deployments",
         "/apis/apps/latest/deployments",
+        "/apis/apps/vx/deployments",
+        "/apis/apps/v1betax/deployments",
         "/api/v1/AAA",
         "/api/v1/namespaces/a/AAA",
         "/api/v1/pods?watch=true",
@@ -337,6 +349,7 @@ fn a_variables_value_cannot_change_the_shape_of_a_path() {
         ("/version/AAA", "a?b", "`?`"),
         ("/api/v1/pods?labelSelector=app=AAA", "a,tier!=b", "`,`"),
         ("/api/v1/pods?labelSelector=app=AAA", "a&limit=1", "`&`"),
+        ("/api/v1/pods?labelSelector=app=AAA", "a..b", "`..`"),
         ("/api/v1/pods?fieldSelector=metadata.name=AAA", "a=b", "`=`"),
         ("/api/v1/pods?x=AAA", "a\0", "`\\u{0}`"),
     ] {
@@ -357,6 +370,8 @@ fn a_rendered_path_is_escaped_anew() {
             "/api/v1/nodes/system:x%20y",
         ),
         ("/api/v1/nodes/%41", "", "/api/v1/nodes/A"),
+        ("/api/v1/nodes/a+b", "", "/api/v1/nodes/a+b"),
+        ("/api/v1/pods?x=y-AAA", "a&b", "/api/v1/pods?x=y-a%26b"),
         (
             "/api/v1/pods?x=AAA",
             "a&b=c%20d",
@@ -409,6 +424,61 @@ fn a_malformed_path_is_a_problem() {
             problem.starts_with("AR302 spec.rules[0].context[0].apiCall.urlPath: "),
             "{path}: {problem}"
         );
+    }
+}
+
+#[test]
+fn a_path_has_so_many_segments_and_parameters_at_most() {
+    for (segments, parameters, is_fine) in [(32, 16, true), (33, 0, false), (1, 17, false)] {
+        let text = "/a".repeat(segments) + "?" + &vec!["x=1"; parameters].join("&");
+        let parsed = PathTemplate::parse(&Template::literal(&text), true);
+        assert_eq!(parsed.is_ok(), is_fine, "{text}");
+        let segments = vec![Template::literal("a"); segments];
+        let query = vec![("x".to_owned(), Template::literal("1")); parameters];
+        let of_parts = PathTemplate::of_parts(segments, query);
+        assert_eq!(of_parts.is_ok(), is_fine, "{text}");
+    }
+}
+
+#[test]
+fn a_path_without_variables_is_read_as_strictly_as_a_template() {
+    assert!(Concrete::parse("/a/b+c?x=1").is_ok());
+    for path in [
+        "a",
+        "/a#b",
+        "/a//b",
+        "/a/%2e%2e",
+        "/a?x=#",
+        "/a?x=\\",
+        "/a?x=\n",
+        "/a?x=%0A",
+    ] {
+        assert!(Concrete::parse(path).is_err(), "{path:?}");
+    }
+}
+
+#[test]
+fn a_path_names_a_list_unless_it_names_an_object() {
+    for (path, is_list) in [
+        ("/api/v1/pods", true),
+        ("/api/v1/namespaces/a/pods?labelSelector=a&limit=5", true),
+        ("/api/v1/nodes/n", false),
+        ("/api/v1/namespaces/a/pods/p", false),
+    ] {
+        let template = PathTemplate::parse(&Template::literal(path), true).unwrap();
+        let plan = ViewBackedPlan::of(&template, None, false, false).unwrap();
+        assert_eq!(plan.is_list(), is_list, "{path}");
+        assert_eq!(template.written(), path);
+    }
+}
+
+#[test]
+fn a_services_answer_has_its_status_beside_its_body() {
+    for (body, answer) in [
+        (json!({"a": 1}), json!({"a": 1, "statusCode": 404})),
+        (json!([1]), json!({"body": [1], "statusCode": 404})),
+    ] {
+        assert_eq!(service_answer(404, body), answer);
     }
 }
 

@@ -18,7 +18,7 @@ fn subject(text: &str) -> Filtered<'_> {
 }
 
 fn filters(text: &str, what: &str) -> bool {
-    let filters = ResourceFilters::parse(text).unwrap();
+    let filters: ResourceFilters = text.parse().unwrap();
     filters.filter(&subject(what))
 }
 

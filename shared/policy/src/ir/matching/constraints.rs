@@ -139,3 +139,153 @@ fn is_name(name: &str, request: &AdmissionRequest) -> bool {
 fn labels_of(object: &Value) -> Option<&Value> {
     object.get("metadata")?.get("labels")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn rule(names: &[&str]) -> ResourceRule {
+        ResourceRule {
+            kinds: vec![KindPattern::of_resource("", "v1", "configmaps", false)],
+            operations: vec![Operation::Create, Operation::Delete],
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            in_namespace: None,
+        }
+    }
+
+    fn including(rule: ResourceRule) -> Constraints {
+        Constraints {
+            include: vec![rule],
+            ..Constraints::default()
+        }
+    }
+
+    /// A CREATE of a ConfigMap; `name` is what the request says, and `metadata` what the object does.
+    fn request(namespace: &str, name: &str, metadata: &Value) -> AdmissionRequest {
+        AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+            "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+            "namespace": namespace, "name": name, "object": {"metadata": metadata},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_name_still_to_be_generated_is_included_by_its_prefix_and_excluded_by_none() {
+        let rows: [(&[&str], &str, Value, bool, bool); 9] = [
+            (&[], "a", json!({"name": "a"}), true, true),
+            (&["b", "a"], "a", json!({"name": "a"}), true, true),
+            (&["b"], "a", json!({"name": "a"}), false, false),
+            (&["a"], "a", json!({}), true, true),
+            (&["a"], "", json!({"name": "a"}), true, true),
+            (&["a-"], "", json!({"generateName": "a-"}), true, false),
+            (
+                &["a-"],
+                "",
+                json!({"name": "", "generateName": "a-"}),
+                true,
+                false,
+            ),
+            (
+                &["a-"],
+                "",
+                json!({"name": "b", "generateName": "a-"}),
+                false,
+                false,
+            ),
+            (&[], "", json!({"generateName": "a-"}), true, true),
+        ];
+        for (names, name, metadata, is_included, is_excluded) in rows {
+            let request = request("ns", name, &metadata);
+            let known = Surroundings::default();
+            let included = including(rule(names)).matches(&request, &known);
+            assert_eq!(included, is_included.into(), "{names:?} {name} {metadata}");
+            let excluding = Constraints {
+                exclude: vec![rule(names)],
+                ..including(rule(&[]))
+            };
+            let left = excluding.matches(&request, &known);
+            assert_eq!(left, (!is_excluded).into(), "{names:?} {name} {metadata}");
+        }
+    }
+
+    #[test]
+    fn a_scope_includes_only_objects_inside_or_outside_of_namespaces() {
+        for (in_namespace, inside, outside) in [
+            (None, true, true),
+            (Some(true), true, false),
+            (Some(false), false, true),
+        ] {
+            let constraints = including(ResourceRule {
+                in_namespace,
+                ..rule(&[])
+            });
+            for (namespace, expected) in [("ns", inside), ("", outside)] {
+                let request = request(namespace, "a", &json!({"name": "a"}));
+                let matched = constraints.matches(&request, &Surroundings::default());
+                assert_eq!(
+                    matched,
+                    expected.into(),
+                    "{in_namespace:?} in `{namespace}`"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn labels_of_the_namespace_are_lacking_only_where_a_selector_asks_for_them() {
+        let selecting = Constraints {
+            namespace_selector: Some(Selector {
+                labels: vec![("env".to_owned(), "prod".to_owned())],
+                requirements: vec![],
+            }),
+            ..including(rule(&[]))
+        };
+        let plain = including(rule(&[]));
+        assert!(selecting.asks_labels() && !plain.asks_labels());
+        for (namespace, labels, expected, lacks) in [
+            ("ns", None, Matched::Unknown, true),
+            ("ns", Some(json!({"env": "prod"})), Matched::Yes, false),
+            ("ns", Some(json!({"env": "dev"})), Matched::No, false),
+            ("", None, Matched::Yes, false),
+        ] {
+            let known = Surroundings {
+                namespace_labels: labels.map(Arc::new),
+                roles: None,
+            };
+            let request = request(namespace, "a", &json!({"name": "a"}));
+            assert_eq!(selecting.matches(&request, &known), expected);
+            assert_eq!(selecting.lacks(&request, &known).namespace_labels, lacks);
+            assert_eq!(plain.matches(&request, &known), Matched::Yes);
+            assert_eq!(plain.lacks(&request, &known), Lacking::default());
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_registered_for_validation_alone() {
+        let constraints = Constraints {
+            include: vec![
+                rule(&[]),
+                ResourceRule {
+                    operations: vec![Operation::Delete],
+                    ..rule(&[])
+                },
+            ],
+            ..Constraints::default()
+        };
+        let operations = |phase| {
+            let registered = constraints.registered_kinds(phase);
+            registered.map(|one| one.operations).collect::<Vec<_>>()
+        };
+        let (create, delete) = (Operation::Create, Operation::Delete);
+        assert_eq!(
+            operations(Phase::Validation),
+            [vec![create, delete], vec![delete]]
+        );
+        assert_eq!(operations(Phase::Mutation), [vec![create]]);
+    }
+}

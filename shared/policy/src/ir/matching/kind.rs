@@ -238,6 +238,9 @@ mod tests {
             ("*/scale", "*/*/*/scale"),
             ("*/*", "*/*/*/*"),
             ("v1/Pod/eviction", "*/v1/Pod/eviction"),
+            // A version of two digits is none, where a kind may stand.
+            ("v10/Pod", "*/*/v10/Pod"),
+            ("v1beta10/Pod", "*/*/v1beta10/Pod"),
             (
                 "networking.k8s.io/v1/Ingress",
                 "networking.k8s.io/v1/Ingress",
@@ -308,6 +311,24 @@ mod tests {
             "Ingress",
             ""
         ));
+    }
+
+    #[test]
+    fn a_subresource_carries_objects_of_a_kind_only_where_the_rest_fits() {
+        let covers = |group: &str, version: &str, plural: &str| {
+            let pattern = KindPattern::of_resource(group, version, plural, false);
+            pattern.covers_any_subresource(ServedKind {
+                group: "apps",
+                version: "v1",
+                kind: "Deployment",
+                resource: "deployments",
+                subresource: "",
+            })
+        };
+        assert!(covers("apps", "v1", "deployments/scale"));
+        assert!(!covers("batch", "v1", "deployments/scale"));
+        assert!(!covers("apps", "v2", "deployments/scale"));
+        assert!(!covers("apps", "v1", "jobs/scale"));
     }
 
     #[test]

@@ -119,3 +119,59 @@ impl Matches {
         matches.into_iter().flat_map(Match::filters)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::matching::{Filters, ResourceRule, Selector, Users};
+
+    fn of(include: Filter, exclude: Filter) -> Matches {
+        Matches::Filters(Match {
+            include: Filters::Any(vec![include]),
+            exclude: Some(Filters::Any(vec![exclude])),
+            kinds_alone: Vec::new(),
+            spares: false,
+        })
+    }
+
+    #[test]
+    fn an_exclusion_is_nothing_that_a_rule_includes_by() {
+        let by_labels = || Filter {
+            namespace_selector: Some(Selector::default()),
+            ..Filter::default()
+        };
+        let by_roles = || Filter {
+            users: Users {
+                roles: vec!["ns:r".to_owned()],
+                ..Users::default()
+            },
+            ..Filter::default()
+        };
+        assert_eq!(of(by_labels(), by_roles()).includes_by(), (true, false));
+        assert_eq!(of(by_roles(), by_labels()).includes_by(), (false, true));
+    }
+
+    #[test]
+    fn a_deletion_is_named_only_by_what_includes_it() {
+        let on = |operations: &[Operation]| Filter {
+            operations: operations.to_vec(),
+            ..Filter::default()
+        };
+        let (create, delete) = (Operation::Create, Operation::Delete);
+        assert!(of(on(&[create, delete]), on(&[])).names_deletion());
+        assert!(!of(on(&[]), on(&[delete])).names_deletion());
+        let constraints = |operation| {
+            Matches::Constraints(Constraints {
+                include: vec![ResourceRule {
+                    kinds: vec![KindPattern::any()],
+                    operations: vec![operation],
+                    names: Vec::new(),
+                    in_namespace: None,
+                }],
+                ..Constraints::default()
+            })
+        };
+        assert!(constraints(delete).names_deletion());
+        assert!(!constraints(create).names_deletion());
+    }
+}

@@ -136,6 +136,7 @@ mod tests {
             ("tier", "f", false),
             ("tier", "f*", true),
             ("app.*/name", "w?b", true),
+            ("app.*/name", "web", true),
             ("app.*/name", "front", false),
             ("*", "*", true),
             ("missing", "*", false),
@@ -148,6 +149,19 @@ mod tests {
         }
         assert!(!by_label("*", "*").matches(None));
         assert!(Selector::default().matches(None));
+    }
+
+    #[test]
+    fn every_operator_of_a_requirement_is_known_by_its_name() {
+        for (text, operator) in [
+            ("In", Some(SetOperator::In)),
+            ("NotIn", Some(SetOperator::NotIn)),
+            ("Exists", Some(SetOperator::Exists)),
+            ("DoesNotExist", Some(SetOperator::DoesNotExist)),
+            ("Gt", None),
+        ] {
+            assert_eq!(SetOperator::parse(text), operator, "{text}");
+        }
     }
 
     #[test]

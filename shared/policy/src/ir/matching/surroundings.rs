@@ -119,7 +119,14 @@ impl Surroundings {
 
 #[cfg(test)]
 mod tests {
-    use super::Matched::{self, No, Unknown, Yes};
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::{
+        Matched::{self, No, Unknown, Yes},
+        Roles, Surroundings,
+    };
 
     #[test]
     fn an_unknown_match_counts_only_where_nothing_else_decides() {
@@ -136,5 +143,17 @@ mod tests {
                 assert_eq!(Matched::any(pair), either, "{pair:?}");
             }
         }
+    }
+
+    #[test]
+    fn nobody_has_known_roles_and_the_same_namespace() {
+        let labels = Arc::new(json!({"env": "prod"}));
+        let known = Surroundings {
+            namespace_labels: Some(Arc::clone(&labels)),
+            roles: None,
+        };
+        let of_nobody = known.of_nobody();
+        assert_eq!(of_nobody.namespace_labels, Some(labels));
+        assert_eq!(of_nobody.roles, Some(Roles::default()));
     }
 }

@@ -240,10 +240,96 @@ fn the_old_object_of_a_subresource_is_of_its_own_kind() {
     }))
     .unwrap()
     .with_resource_kind("apps", "v1", "Deployment");
+    assert_eq!(request.subresource(), "scale");
     let earlier = request.of_old_object().unwrap();
     let kind = (earlier.group(), earlier.version(), earlier.kind());
     assert_eq!(kind, ("autoscaling", "v1", "Scale"));
     assert_eq!(earlier.subresource(), "");
     let without_kind = request.with_old_object(json!({}));
     assert_eq!(without_kind.of_old_object().unwrap().kind(), "Deployment");
+}
+
+#[test]
+fn a_request_says_its_roles_even_where_its_lists_are_empty() {
+    for (lists, expected) in [
+        (json!({}), None),
+        (json!({"roles": []}), Some((0, 0))),
+        (json!({"roles": ["ns:r"]}), Some((1, 0))),
+        (
+            json!({"roles": [], "clusterRoles": ["a", "b"]}),
+            Some((0, 2)),
+        ),
+    ] {
+        let mut request = update();
+        let fields = request.as_object_mut().unwrap();
+        fields.remove("roles");
+        fields.extend(lists.as_object().unwrap().clone());
+        let request = AdmissionRequest::new(request).unwrap();
+        let roles = request.roles();
+        let found = roles.map(|of| (of.roles.len(), of.cluster_roles.len()));
+        assert_eq!(found, expected, "{lists}");
+        assert_eq!(request.says_roles(), expected.is_some(), "{lists}");
+        // To an expression, an empty list is a missing key.
+        assert_ne!(request.value().get("roles"), Some(&json!([])), "{lists}");
+    }
+}
+
+#[test]
+fn a_schema_is_only_for_objects_of_the_kind_of_the_request() {
+    let schema = Arc::new(ObjectSchema::built_in("v1", "Pod").unwrap());
+    let of = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind});
+    let mut request = update();
+    request["object"] = of("v1", "Pod");
+    let request = AdmissionRequest::new(request).unwrap();
+    assert!(request.schema_of(&of("v1", "Pod")).is_none());
+    let request = request.with_schema(schema);
+    for (object, expected) in [
+        (of("v1", "Pod"), true),
+        (of("v2", "Pod"), false),
+        (of("v1", "Service"), false),
+    ] {
+        let found = request.schema_of(&object);
+        assert_eq!(found.is_some(), expected, "{object}");
+    }
+}
+
+#[test]
+fn each_policy_has_random_numbers_of_its_own_whatever_the_seed() {
+    let request = AdmissionRequest::new(update()).unwrap();
+    assert!(request.cel_arrival_of("p").is_none());
+    for seed in [0, u64::MAX] {
+        let request = request.clone().arrived(Arrival { now_ns: 5, seed });
+        let seed_of = |policy: &str| request.cel_arrival_of(policy).unwrap().seed;
+        assert_ne!(seed_of("p"), seed_of("q"));
+    }
+    // As FNV-1a is published.
+    assert_eq!(hash("a"), 0xaf63_dc4c_8601_ec8c);
+}
+
+#[test]
+fn a_request_is_large_from_a_number_of_bytes_on() {
+    let request = AdmissionRequest::new(update()).unwrap();
+    let is_large = |bytes| request.clone().of_review_bytes(bytes).is_large();
+    assert!(!is_large(0) && !is_large(LARGE_REQUEST_BYTES_MIN - 1));
+    assert!(is_large(LARGE_REQUEST_BYTES_MIN));
+}
+
+#[test]
+fn an_operation_on_an_existing_object_is_about_that_object() {
+    let pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "ns"}});
+    let on = |operation| AdmissionRequest::on_existing(&pod, "pods", operation).unwrap();
+    let (changed, deleted) = (on(Operation::Update), on(Operation::Delete));
+    assert_eq!((changed.object(), changed.old_object()), (Some(&pod), None));
+    assert_eq!((deleted.object(), deleted.old_object()), (None, Some(&pod)));
+    let subject = ExistingObjects {
+        version: "v1".into(),
+        kind: "Pod".into(),
+        resource: "pods".into(),
+        namespace: "ns".into(),
+        name: "a".into(),
+        ..ExistingObjects::default()
+    };
+    assert_eq!(changed.subject(), subject);
+    assert_eq!(deleted.subject(), subject);
 }

@@ -305,6 +305,7 @@ mod tests {
                 "nested": "{{ to_upper('{{ @ }}') }} {{ x }}",
                 "kept": [r"\{{ @ }}", "{{ @.x }}", "{{ @", 5],
                 "{k}": "{{@}}",
+                "0a": "{{@}}",
             },
         });
         let expected = json!({
@@ -316,6 +317,7 @@ mod tests {
                 "nested": "{{ to_upper('{{ request.object.spec.nested }}') }} {{ x }}",
                 "kept": [r"\{{ @ }}", "{{ @.x }}", "{{ @", 5],
                 "{k}": "{{ request.object.spec.\"\\u007bk\\u007d\" }}",
+                "0a": "{{ request.object.spec.\"0a\" }}",
             },
         });
         assert_eq!(made(&document), Ok(expected));

@@ -4,6 +4,7 @@ use anteroom_jmespath::{Environment, MissingKey};
 use serde_json::json;
 
 use super::*;
+use crate::ir::subquery::ExpressionIds;
 
 /// Evaluates on a document, and keeps what was evaluated.
 struct Document {
@@ -60,6 +61,7 @@ fn document() -> Document {
         "list": ["x", "y", "z"], "index": 1, "braces": "{{ name }}", "quote": "it's \"so\" `here`",
         "request": {"object": {"n": "new"}, "oldObject": {"n": "old"}},
         "labels": {"app.io/name": "web", "a\"b": "quoted"}, "label": "app.io/name", "odd": "a\"b",
+        "json": "[1, 2]", "port": "80",
     }))
 }
 
@@ -194,7 +196,11 @@ fn a_variable_in_a_json_literal_is_a_json_parameter() {
             "x == `{\"k\": \"{{ quote }}\"}`",
             json!({"k": "it's \"so\" `here`"}),
         ),
-        (r#"x == `["\"", {{ count }}]`"#, json!(["\"", 3])),
+        (r#"x == `["\"", {{ map }}]`"#, json!(["\"", {"a": 1}])),
+        (r#"x == `["\\", {{ map }}]`"#, json!(["\\", {"a": 1}])),
+        (r#"x == `{"k": "a\`{{ name }}"}`"#, json!({"k": "a`web"})),
+        (r#"x == `["a\`", {{ map }}]`"#, json!(["a`", {"a": 1}])),
+        ("x == `{{ json }}`", json!([1, 2])),
         ("x == ` {{ nothing }} `", json!(null)),
     ] {
         assert_eq!(
@@ -223,6 +229,7 @@ fn a_variable_where_an_expression_can_stand_is_a_parameter() {
         ("x[?{{ count }} > n]", "x[?$p0 > n]"),
         ("{k: {{ count }}}", "{k: $p0}"),
         ("[{{ count }}, x]", "[$p0, x]"),
+        ("{a: list[0], k: {{ count }}}", "{a: list[0], k: $p0}"),
         ("x | {{ count }}", "x | $p0"),
         ("!{{ on }}", "!$p0"),
     ] {
@@ -241,6 +248,7 @@ fn a_variable_outside_expression_position_is_pasted_if_it_is_a_name() {
         ("labels.\"{{ label }}\"", "labels.\"app.io/name\""),
         ("labels.\"app.io/{{ name }}\"", "labels.\"app.io/web\""),
         ("labels.\"{{ odd }}\"", r#"labels."a\"b""#),
+        (r#"labels."a\"{{ label }}""#, r#"labels."a\"app.io/name""#),
     ] {
         assert_eq!(
             bound(text),
@@ -274,6 +282,7 @@ fn no_value_becomes_a_part_of_an_expression() {
         "a[0]",
         "secret",
         "0] | secret | [0",
+        "0] && secret || list[0",
         "{{ secret }}",
         "$p0",
         "\n",
@@ -310,6 +319,63 @@ fn no_value_becomes_a_part_of_an_expression() {
             assert!(!shown.contains("leaked"), "{attack:?} in {place}: {shown}");
         }
     }
+}
+
+#[test]
+fn a_variable_in_yaml_is_read_as_it_is_written() {
+    let text = "[{{ port }}, '{{ port }}', {{ count }}, '{{ count }}', {{ map }}]";
+    let template = ValueTemplate::parse_yaml(text).unwrap();
+    let value = template.value(&mut document()).unwrap();
+    assert_eq!(*value, json!([80, "80", 3, "3", {"a": 1}]));
+    let lone = |text: &str| {
+        let template = ValueTemplate::parse_yaml(text).unwrap();
+        template.lone_variable().is_some()
+    };
+    assert!(lone("{{ count }}"));
+    assert!(!lone("'{{ count }}'") && !lone("a-{{ count }}"));
+}
+
+#[test]
+fn a_value_adds_no_step_to_a_json_pointer_unless_it_is_the_pointer() {
+    for (text, pointer) in [
+        ("/labels/{{ label }}", "/labels/app.io~1name"),
+        ("{{ label }}", "app.io/name"),
+    ] {
+        let template = Template::parse(text).unwrap();
+        assert_eq!(template.pointer(&mut document()).unwrap(), pointer);
+    }
+}
+
+#[test]
+fn a_template_can_be_only_what_accepted_values_make_of_it() {
+    let can_be = |text: &str, made: &str| {
+        let template = Template::parse(text).unwrap();
+        template.can_be(made, |value| !value.contains(','))
+    };
+    for (text, made, expected) in [
+        ("a={{ a }},b={{ b }}", "a=1,b=2", true),
+        ("a={{ a }},b={{ b }}", "a=1,c=3,b=2", false),
+        ("a={{ a }},b={{ b }}", "a=1,b=2,c=3", false),
+        ("{{ a }}-x", "1-x", true),
+        ("{{ a }}-x", "1,2-x", false),
+        ("{{ a }}-x", "1-y", false),
+    ] {
+        assert_eq!(can_be(text, made), expected, "{text}: {made}");
+    }
+}
+
+#[test]
+fn every_expression_of_a_template_has_a_number_of_its_own() {
+    let mut template = ValueTemplate::parse(&json!({
+        "{{ key }}": ["{{ name }}-{{ count }}", {"a": "{{ list[?@ == '{{ name }}'] }}"}],
+    }))
+    .unwrap();
+    template.number(&mut ExpressionIds::of_policy());
+    let mut ids = Vec::new();
+    template.visit(&mut |prepared| ids.push(prepared.id()));
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 5);
 }
 
 #[test]

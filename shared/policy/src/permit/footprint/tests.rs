@@ -116,6 +116,11 @@ fn a_merge_sets_its_own_values_and_changes_nothing_beside_them() {
                 "metadata.labels",
                 with(&[("/metadata/labels", Value::Null)]),
             ),
+            // What has no parts in the patch is no parent.
+            (
+                "metadata.labels.d",
+                with(&[("/metadata/labels/d", json!({}))]),
+            ),
             (
                 "metadata.annotations",
                 with(&[("/metadata/annotations", json!({"a": "b"}))]),
@@ -187,6 +192,15 @@ fn elements_of_a_list_are_changed_where_the_patch_does() {
             ("spec.nodeName", with(&[("/spec/nodeName", json!("m"))])),
         ],
     );
+    // A field of this name is no element.
+    check(
+        &merge(&json!({"spec": {"containers": {"image": "evil"}}})),
+        &[],
+        &[(
+            "spec.containers",
+            with(&[("/spec/containers/0", json!("evil"))]),
+        )],
+    );
 }
 
 #[test]
@@ -208,6 +222,27 @@ fn a_conditional_anchor_changes_no_field_but_those_that_it_adds() {
             (
                 "spec.securityContext.privileged",
                 with(&[("/spec/securityContext", json!({"privileged": true}))]),
+            ),
+        ],
+    );
+    // With variables beside them, or in them.
+    let name = "{{ request.name }}";
+    let patch = json!({"spec": {
+        "(nodeName)": name,
+        "(securityContext)": {"+(runAsNonRoot)": true, "(runAsUser)": name},
+        "(affinity)": {"(a)": {"+(b)": name}},
+    }});
+    check(
+        &merge(&patch),
+        &[
+            with(&[("/spec/securityContext", json!({"runAsNonRoot": true}))]),
+            with(&[("/spec/affinity", json!({"a": {"b": "any"}}))]),
+        ],
+        &[
+            ("spec.nodeName", with(&[("/spec/nodeName", json!("m"))])),
+            (
+                "spec.securityContext.runAsUser",
+                with(&[("/spec/securityContext", json!({"runAsUser": "9"}))]),
             ),
         ],
     );

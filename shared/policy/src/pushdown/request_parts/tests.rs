@@ -68,6 +68,53 @@ fn an_expression_reads_the_paths_that_it_names() {
     }
 }
 
+/// Whether a value is there may change too.
+#[test]
+fn the_path_of_a_value_that_need_only_be_there_is_one_of_the_paths() {
+    for (expression, expected) in [
+        ("request.object.f | 'x'", "f"),
+        ("request.object.a.b || request.oldObject.h", "a.b h"),
+        ("request.object", ""),
+    ] {
+        let mut parts = RequestParts(Tree::NONE);
+        let prepared = Prepared::parse(expression).unwrap();
+        expression::add(prepared.expression().ast(), &mut parts);
+        let Tree::Fields(fields) = &parts.0 else {
+            panic!("{expression}");
+        };
+        let mut paths = Vec::new();
+        fields[OBJECT].ends(&mut ObjectPath::new(), &mut paths);
+        let paths: Vec<String> = paths.iter().map(|path| path.join(".")).collect();
+        assert_eq!(paths.join(" "), expected, "{expression}");
+    }
+}
+
+/// The conditions of an exception may be about anything.
+#[test]
+fn an_exception_reads_the_users_that_it_names_and_all_that_it_has_conditions_about() {
+    let parts = |filter: Value, conditions: Value| {
+        let manifest = json!({
+            "apiVersion": "kyverno.io/v2", "kind": "PolicyException",
+            "metadata": {"name": "e", "namespace": "n"},
+            "spec": {
+                "exceptions": [{"policyName": "p", "ruleNames": ["r"]}],
+                "match": {"any": [filter]}, "conditions": conditions,
+            },
+        });
+        PolicyException::compile(&manifest, crate::Driver::ALL)
+            .unwrap()
+            .parts()
+    };
+    let pods = json!({"resources": {"kinds": ["Pod"]}});
+    assert_eq!(parts(pods.clone(), Value::Null), RequestParts::default());
+    let user = json!({"subjects": [{"kind": "Group", "name": "dev"}]});
+    let of_user = parts(user, Value::Null);
+    let groups = of_user.field("userInfo", "{\"groups\": [\"dev\"], \"uid\": \"u\"}");
+    assert_eq!(groups.unwrap().unwrap(), json!({"groups": ["dev"]}));
+    let condition = json!({"key": "{{ request.name }}", "operator": "Equals", "value": "x"});
+    assert_eq!(parts(pods, json!({"all": [condition]})), RequestParts::ALL);
+}
+
 #[test]
 fn the_value_after_64_steps_is_read_whole() {
     let within =
@@ -178,6 +225,8 @@ fn malformed_json_is_an_error_and_unread_fields_are_skipped() {
     assert!(read("{\"a\": 1} x").is_err());
     let same_key = read("{\"a\": 1, \"b\": \"\\ud800\", \"a\": [2, {\"c\": 1.5}]}");
     assert_eq!(same_key.unwrap(), json!({"a": [2, {"c": 1.5}]}));
+    let escaped = read("{\"\\u0061\": 1, \"\\u0062\": 2}");
+    assert_eq!(escaped.unwrap(), json!({"a": 1}));
     for scalar in [
         "null",
         "true",

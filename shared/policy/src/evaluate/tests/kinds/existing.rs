@@ -323,11 +323,48 @@ fn a_new_policy_runs_on_each_target_by_itself() {
 }
 
 #[test]
+fn a_new_policy_runs_on_objects_of_the_types_and_names_that_it_changes() {
+    let rule = "  - {apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces]}";
+    let named = rule.replace("[namespaces]", "[namespaces], resourceNames: [a]");
+    let others = rule.replace("[namespaces]", "[configmaps]");
+    let spec = LABEL.replace(rule, &format!("{others}\n{named}"));
+    assert_ne!(spec, LABEL);
+    let policy = policy_of("MutatingPolicy", &spec);
+    for (name, target) in [("a", Some(1_usize)), ("b", None)] {
+        let object = namespace(name);
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "name": name, "namespace": "", "object": object,
+            "kind": {"group": "", "version": "v1", "kind": "Namespace"},
+            "resource": {"group": "", "version": "v1", "resource": "namespaces"},
+        }))
+        .unwrap();
+        let evaluation = Evaluation::of_existing(&policy, on_existing(&policy), &request);
+        let (_, asked) = run_with(evaluation, |_| Ok(json!({"items": [object]})));
+        let asked = asked.iter().map(|subject| match subject {
+            FactSubject::Existing(objects) => (objects.target, objects.resource.as_str()),
+            other => panic!("{other}"),
+        });
+        let expected = target.map(|target| (Some(target), "namespaces"));
+        assert_eq!(
+            asked.collect::<Vec<_>>(),
+            Vec::from_iter(expected),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn a_new_policy_with_targets_of_its_own_runs_as_an_update_of_each() {
     let says = FOLLOW.replace("request.object.data.says", "request.operation");
+    // Its triggers are of another type: what a new policy runs on is no trigger.
+    let of_others = says.replace(
+        "operations: [UPDATE], resources: [configmaps]",
+        "operations: [UPDATE], resources: [namespaces]",
+    );
+    assert_ne!(of_others, says);
     let policy = policy_of(
         "MutatingPolicy",
-        &says.replace("variables.own != request.name", "true"),
+        &of_others.replace("variables.own != request.name", "true"),
     );
     let object = config_map("a", "follows", &json!({}));
     let request = of_resource("CREATE", CONFIG_MAP, &object);
@@ -396,6 +433,29 @@ fn an_exception_is_about_each_target() {
         )
     });
     assert_eq!(names(&report.changed), ["b"]);
+}
+
+/// Such an exception may hold. Where a second exception holds, the first does not matter.
+#[test]
+fn a_target_stays_as_it_is_where_an_exception_cannot_be_evaluated() {
+    let policy = policy_of("MutatingPolicy", FOLLOW);
+    let of = |expression: &str| {
+        exception(&format!(
+            "policyRefs: [{{kind: MutatingPolicy, name: p}}]\n\
+             matchConditions: [{{name: c, expression: \"{expression}\"}}]\n"
+        ))
+    };
+    let (broken, holds) = (of("object.nothing == 1"), of("true"));
+    let request = trigger("UPDATE", "leader");
+    for (exceptions, is_error) in [(vec![&broken], true), (vec![&broken, &holds], false)] {
+        let evaluation = Evaluation::start(&policy, on_existing(&policy), &request);
+        let (report, _) = run_with(evaluation.with_exceptions(exceptions), |_| {
+            Ok(json!({"items": [config_map("a", "follows", &json!({}))]}))
+        });
+        assert_eq!(report.changed, []);
+        let found = matches!(report.outcome, RuleOutcome::Error(RuleError::Cel { .. }));
+        assert_eq!(found, is_error, "{report:?}");
+    }
 }
 
 /// Namespaces do not count against the facts of a rule, as those of expressions do not.

@@ -123,6 +123,16 @@ fn patches_of_pods_are_made_in_the_templates_of_what_makes_pods() {
     );
     assert_eq!(template["spec"]["hostNetwork"], json!(true));
     assert_eq!(made["metadata"], object["metadata"]);
+    // A template has no finalizers.
+    let policy = policy_with(
+        "mutations:\n- jsonPatch:\n    expression: >-\n      [JSONPatch{op: \"add\", path: \"/metadata/finalizers\", \
+         value: [\"a\"]}]\n",
+    );
+    let made = mutated(&policy, &request, 1);
+    assert_eq!(
+        (&made["metadata"]["finalizers"], &made["spec"]),
+        (&json!(["a"]), &object["spec"])
+    );
 }
 
 #[test]
@@ -166,15 +176,17 @@ fn a_patch_that_changes_nothing_or_whose_test_fails_passes() {
     assert!(is_error(json(
         r#"[JSONPatch{op: "remove", path: "/spec/nothing"}]"#
     )));
-    assert!(is_error(json(
-        r#"[JSONPatch{op: "replace", path: "/metadata/name", value: "b"}]"#
-    )));
+    for field in ["metadata/name", "metadata/namespace", "kind", "apiVersion"] {
+        let operation = format!(r#"[JSONPatch{{op: "replace", path: "/{field}", value: "b"}}]"#);
+        assert!(is_error(json(&operation)), "{field}");
+    }
     let apply = |expression: &str| {
         of(&format!(
             "- applyConfiguration:\n    expression: >-\n      {expression}\n"
         ))
     };
     assert!(is_pass(apply("Object{}")));
+    assert!(is_pass(apply("null")));
     assert!(is_error(apply("Object{spec: Object.spec{nothing: 1}}")));
 }
 

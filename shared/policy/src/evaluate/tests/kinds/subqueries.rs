@@ -211,6 +211,55 @@ fn a_part_asks_one_question_in_place_of_the_list() {
     }
 }
 
+/// What the list itself would fail with is told at once.
+#[test]
+fn a_part_that_fails_by_itself_is_answered_by_the_list() {
+    let policy = policy_on_ingresses("", UNIQUE_HOST);
+    let request = ingress_request(&json!({"rules": [{"host": "c.example"}]}));
+    let of_part = FactError::BudgetExceeded {
+        message: "no".to_owned(),
+    };
+    for (error, expected) in [(of_part, 1), (unsynced(), 0)] {
+        let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
+        let mut lists = 0;
+        let outcome = loop {
+            let needs = match evaluation.step() {
+                RuleStep::Done(report) => break report.outcome,
+                RuleStep::Need(needs) => needs,
+            };
+            assert!(!needs.is_empty(), "it waits for nothing");
+            for need in needs {
+                let answer = match need.cel {
+                    Some(_) => Err(error.clone()),
+                    None => {
+                        lists += 1;
+                        Ok(json!({"kind": "IngressList", "items": []}))
+                    }
+                };
+                evaluation.supply(need.id, answer);
+            }
+        };
+        assert_eq!(lists, expected, "{error}: {outcome:?}");
+        match outcome {
+            RuleOutcome::Error(RuleError::Fact { source, .. }) => assert_eq!(source, unsynced()),
+            outcome => assert_eq!((outcome, lists), (RuleOutcome::Pass, 1)),
+        }
+    }
+}
+
+#[test]
+fn a_part_with_large_values_of_the_request_is_not_asked_for() {
+    let expression = "variables.all.exists(i, i.metadata.name == object.spec.text)";
+    let policy = policy_on_ingresses("", expression);
+    let all = items(&[("a", "shop", json!([]))]);
+    for (bytes, expected) in [(1, (1, 0)), (7 * 1024 * 1024, (0, 1))] {
+        let request = ingress_request(&json!({"text": "x".repeat(bytes)}));
+        let (outcome, asked) = drive_subqueries(&policy, &request, &all, false);
+        assert_eq!(asked, expected, "{outcome}");
+        assert!(outcome.starts_with("Fail"), "{outcome}");
+    }
+}
+
 fn any_host() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => Just(json!({"host": "a"})),

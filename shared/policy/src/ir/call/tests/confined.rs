@@ -95,6 +95,10 @@ fn references_of_a_confined_policy_stay_in_its_namespace() {
             collection("", "pods", "own").into(),
         ),
         (
+            json!({"apiCall": {"urlPath": with_variables("/apis/apps/v1/namespaces/AAA/deployments")}}),
+            collection("apps", "deployments", "own").into(),
+        ),
+        (
             json!({"apiCall": {"urlPath": with_variables("/api/v1/namespaces/AAA/pods/x")}}),
             object("", "pods", "own", "x").into(),
         ),

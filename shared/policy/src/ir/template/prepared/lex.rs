@@ -116,6 +116,8 @@ impl Lexer {
                 written.push(c);
                 self.escaped = c == '\\' && !escaped;
                 if escaped && c == '`' {
+                    // The backslash was the delimiter's, and none of the text in the literal.
+                    *string_escape = false;
                     push_json(pieces, c, true);
                 } else {
                     let in_escape = std::mem::take(string_escape);

@@ -93,6 +93,11 @@ fn an_expression_gives_no_objects_of_other_types_and_namespaces() {
              resource.Get('v1', 'configmaps', 'shop', object.data.follower)\"",
             &format!("  expression: \"{expression}\""),
         );
+        let spec = spec.replace(
+            "resources: [configmaps]}\ntargetMatchConditions",
+            "resources: [configmaps], resourceNames: [x]}\ntargetMatchConditions",
+        );
+        assert!(spec.contains("resourceNames"));
         let policy = policy_of(kind, &spec);
         let object = config_map("leader", "leads", &json!({"says": "hi"}));
         let request = of_resource("UPDATE", CONFIG_MAP, &object);
@@ -115,6 +120,18 @@ fn an_expression_gives_no_objects_of_other_types_and_namespaces() {
         ),
         (cluster, "null".to_owned(), 0, None),
         (cluster, named("Pod", "n"), 0, Some("no type that")),
+        (
+            cluster,
+            named("ConfigMap", "n").replace("'v1'", "'v2'"),
+            0,
+            Some("no type that"),
+        ),
+        (
+            cluster,
+            named("ConfigMap", "n").replace("'x'", "'y'"),
+            0,
+            Some("no type that"),
+        ),
         (
             cluster,
             "{'kind': 'ConfigMap'}".to_owned(),
