@@ -12,7 +12,7 @@ pub struct Names {
     pub(super) dialect: Dialect,
     pub(super) params: bool,
     pub(super) template: Vec<String>,
-    /// Of the template's metadata, labels and annotations alone are meant.
+    /// Expressions mean the template's labels and annotations, and the object's own metadata for the rest.
     pub(super) own_metadata: bool,
     pub(super) variables: Vec<Defined>,
     /// Expressions may read facts.

@@ -211,18 +211,6 @@ pub(super) trait Expressions {
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>>;
 }
 
-/// Expressions, with the variables that they evaluate.
-struct Noting<W>(W);
-
-impl<W: Expressions> Expressions for Noting<W> {
-    type Result = (W::Result, Vec<usize>);
-
-    fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>> {
-        let result = self.0.evaluate(machine)?;
-        Ok((result, machine.evaluated().collect()))
-    }
-}
-
 /// Conditions of a rule, all of which must be true.
 struct Conditions<'c>(&'c [LocatedProgram], CelDialect);
 

@@ -183,7 +183,7 @@ fn marshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<
     Ok(Val::text(written))
 }
 
-/// What Go writes in JSON for a character that HTML or JavaScript might take for another thing.
+/// Returns the escape that Go writes in JSON for a character with a meaning in HTML or JavaScript.
 fn go_escape(c: char) -> Option<&'static str> {
     Some(match c {
         '<' => "\\u003c",

@@ -1,4 +1,4 @@
-//! What a rule of kyverno.io compiles to.
+//! Rules of kyverno.io, compiled.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn matching(kind: &str) -> Value {
     json!({"any": [{"resources": {"kinds": [kind]}}]})
 }
 
-/// What would be passed over in silence leaves a policy in force in name alone.
+/// A rule that was dropped in silence would leave its policy in force in name alone.
 #[test]
 fn a_rule_that_does_something_is_run_and_one_that_does_nothing_is_refused() {
     let validate = json!({"name": "r", "match": matching("ConfigMap"), "validate": {"deny": {}}});

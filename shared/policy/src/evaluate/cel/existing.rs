@@ -6,7 +6,7 @@ use anteroom_cel::Machine;
 use serde_json::Value;
 
 use super::{
-    Conditions, Expressions, Failed, Noting, RootValues, ask_roots, budget, evaluate,
+    Conditions, Expressions, Failed, RootValues, ask_roots, budget, evaluate,
     patches::PatchedObject,
 };
 use crate::{
@@ -62,13 +62,11 @@ pub(in crate::evaluate) fn patched(
         ..RootValues::default()
     };
     let mut budget = budget();
-    let conditions = Noting(Conditions(targets.of_object(), cel.dialect));
-    let (met, evaluated) = evaluate(&conditions, cel, scope, &root_values, &mut budget)?;
-    if !met {
+    let mut patching = PatchedObject::of(Arc::new(before.clone()), cel.variables.len());
+    let conditions = Conditions(targets.of_object(), cel.dialect);
+    if !patching.evaluate(conditions, cel, scope, &root_values, &mut budget)? {
         return Ok(None);
     }
-    let mut patching = PatchedObject::of(Arc::new(before.clone()), cel.variables.len());
-    patching.pin(evaluated);
     patching.patch(mutation, &root_values, &mut budget, gone_through, scope)?;
     Ok(Some(patching.into_object()))
 }

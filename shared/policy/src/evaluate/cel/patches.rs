@@ -13,8 +13,8 @@ use anteroom_patch::{
 use serde_json::{Map, Value};
 
 use super::{
-    Conditions, Expressions, Failed, Noting, RootValues, annotations_of, ask_roots, budget,
-    definitions, evaluate, skipped,
+    Conditions, Expressions, Failed, RootValues, annotations_of, ask_roots, budget, definitions,
+    evaluate, skipped,
 };
 use crate::{
     evaluate::{
@@ -26,6 +26,7 @@ use crate::{
     },
     ir::{
         Operation,
+        cel::Cel,
         cel_mutation::{CelMutation, CelPatch, CelPatchKind},
     },
 };
@@ -54,16 +55,13 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
     let request = scope.request;
     let before = request.shared_object();
     let mut patching = PatchedObject::of(Arc::clone(&before), cel.variables.len());
-    let conditions = Noting(Conditions::of(cel));
-    let (met, evaluated) = evaluate(&conditions, cel, scope, &root_values, &mut budget)?;
-    if !met {
+    let conditions = Conditions::of(cel);
+    if !patching.evaluate(conditions, cel, scope, &root_values, &mut budget)? {
         return Ok(skipped("preconditions not met"));
     }
-    patching.pin(evaluated);
     patching.patch(mutation, &root_values, &mut budget, &mut 0, scope)?;
-    let values = patching.values(&root_values);
-    let properties = evaluate(&Annotating(mutation), cel, scope, &values, &mut budget)?;
-    scope.run.properties = properties;
+    let annotating = Annotating(mutation);
+    scope.run.properties = patching.evaluate(annotating, cel, scope, &root_values, &mut budget)?;
     Ok(match patching.object == before {
         // As in Kyverno, where a patch that changes nothing was applied.
         true => RuleOutcome::Pass,
@@ -71,6 +69,18 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
             object: patching.into_object(),
         },
     })
+}
+
+/// Expressions, with the variables that they evaluate.
+struct Noting<W>(W);
+
+impl<W: Expressions> Expressions for Noting<W> {
+    type Result = (W::Result, Vec<usize>);
+
+    fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>> {
+        let result = self.0.evaluate(machine)?;
+        Ok((result, machine.evaluated().collect()))
+    }
 }
 
 /// An object on its way through the patches of a rule.
@@ -93,22 +103,28 @@ impl PatchedObject {
         Arc::unwrap_or_clone(self.object)
     }
 
-    /// Pins variables that were evaluated on the object as it is now, and not before.
-    pub(super) fn pin(&mut self, evaluated: Vec<usize>) {
+    /// Evaluates expressions on the object as it is now, and pins the variables that were not evaluated before. `others`
+    /// are the values of the other roots.
+    pub(super) fn evaluate<W: Expressions>(
+        &mut self,
+        expressions: W,
+        cel: &Cel,
+        scope: &mut Scope<'_>,
+        others: &RootValues<'_>,
+        budget: &mut Budget,
+    ) -> Result<W::Result, Stop> {
+        let values = RootValues {
+            object: Some(&*self.object).filter(|object| !object.is_null()),
+            pinned: &self.pinned,
+            ..others.clone()
+        };
+        let (found, evaluated) = evaluate(&Noting(expressions), cel, scope, &values, budget)?;
         for at in evaluated {
             if let Some(pin @ None) = self.pinned.get_mut(at) {
                 *pin = Some(Arc::clone(&self.object));
             }
         }
-    }
-
-    /// The values of roots beside the request, with the object as it is now.
-    fn values<'r>(&'r self, others: &RootValues<'r>) -> RootValues<'r> {
-        RootValues {
-            object: Some(&self.object),
-            pinned: &self.pinned,
-            ..others.clone()
-        }
+        Ok(found)
     }
 
     /// Patches the object. `gone_through` counts the bytes that patches of the rule have gone through.
@@ -131,10 +147,7 @@ impl PatchedObject {
             if *gone_through > MUTATED_BYTES_MAX {
                 return Err(Stop::Error(Box::new(RuleError::TooMuchPatched)));
             }
-            let values = self.values(root_values);
-            let patching = Noting(Patching(patch));
-            let (made, evaluated) = evaluate(&patching, cel, scope, &values, budget)?;
-            self.pin(evaluated);
+            let made = self.evaluate(Patching(patch), cel, scope, root_values, budget)?;
             if let Some(made) = applied(mutation, patch, made, &self.object, scope)? {
                 if json_memory::copied_bytes(&made, bytes_max).is_none() {
                     return Err(too_large(patch));

@@ -176,7 +176,7 @@ validate: {message: \"{{ first }} {{ second }} {{ one }} {{ two }} {{ random('[a
     assert_ne!(self::asked(rule, &at(2), &json!("x")).0, outcome);
 }
 
-/// As of any other expression of the rule: what the view keeps is not at fault.
+/// The rule's budget counts, as for its other expressions: the view is not at fault.
 #[test]
 fn an_entry_whose_query_is_evaluated_in_the_rule_may_be_over_the_budget() {
     let times = |count: usize| format!("[{}]", vec!["@"; count].join(","));

@@ -132,8 +132,8 @@ impl AdmissionRequest {
     /// The request as if the old object, whole, were being created: its outcome decides whether a violation is
     /// new. `None` unless this is an UPDATE. Of a subresource, the old object is one of its own kind, as in Kyverno.
     ///
-    /// As there, it has an old object without fields. So a rule that compares both states comes to an error, since
-    /// `request.oldObject.spec` is a missing key and not null, and its violation is never an old one.
+    /// The `oldObject` of that request has no fields, as in Kyverno. So a rule that compares both states comes to an error,
+    /// since `request.oldObject.spec` is a missing key and not null, and its violation is never an old one.
     pub(crate) fn of_old_object(&self) -> Option<Self> {
         let old = self.objects.old.clone();
         let old = old.filter(|old| old.is_object())?;

@@ -61,7 +61,7 @@ fn a_step_asks_for_all_that_is_read_and_calls_others_only_where_it_is_certain() 
     assert_eq!(steps[1].len(), 1, "{steps:?}");
 }
 
-/// Of more facts than a rule may read, those that it may read can decide.
+/// The facts within the limit can decide.
 #[test]
 fn more_facts_than_a_rule_may_read_are_an_error_where_the_first_do_not_decide() {
     let policy = judging(

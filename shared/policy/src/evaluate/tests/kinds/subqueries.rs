@@ -211,7 +211,7 @@ fn a_part_asks_one_question_in_place_of_the_list() {
     }
 }
 
-/// What the list itself would fail with is told at once.
+/// An error that the list would have too is told at once.
 #[test]
 fn a_part_that_fails_by_itself_is_answered_by_the_list() {
     let policy = policy_on_ingresses("", UNIQUE_HOST);
